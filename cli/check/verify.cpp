@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -48,6 +49,7 @@ constexpr Option kVerifyTable[] = {
      "all bytes, compare their SHA-256 with the\n"
      "names of the blobs, and name unfinished\n"
      "downloads"},
+    kRecursiveOption,
     {"-q,--quiet", nullptr, "print only what is invalid"},
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
     kAcceptOption,
@@ -65,6 +67,7 @@ constexpr Option kVerifyTable[] = {
 };
 
 constexpr const char* kVerifyExamples[] = {
+    "safetensors verify stable-diffusion/ --recursive",
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --forbid nan,inf",
@@ -302,6 +305,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   std::optional<std::string> manifest;
   VerifyOptions options;
   bool as_json = false;
+  bool recursive = false;
   Arguments arguments(kVerify);
   arguments.positionals(paths);
   arguments.flag("quiet", options.quiet);
@@ -313,6 +317,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("header-only", options.header_only);
   arguments.value("forbid", values);
   arguments.flag("json", as_json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
@@ -332,6 +337,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   }
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
+  if (manifest && recursive) return console.usage("verify", "--recursive does not go with --manifest");
   if (manifest) {
     if (manifest->empty()) return console.usage("verify", "--manifest FILE is an empty path");
     if (std::ranges::find(paths, kStandardInput) != paths.end())
@@ -340,6 +346,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     if (!read) return manifest_error(*manifest, read.error(), as_json, console);
     options.manifest = *std::move(read);
   }
+  if (!manifest) paths = expand_folders(expand_patterns(paths), recursive);
   if (options.cache) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--cache needs files, not standard input");
@@ -363,7 +370,8 @@ const Command kVerify = {
     .usage =
         "safetensors verify PATH... [--manifest FILE] [--cache] [--forbid LIST]\n"
         "                   [--quiet] [--allow-leading-whitespace] [--accept LIST]\n"
-        "                   [--max-header-bytes N] [--header-only] [--json]",
+        "                   [--max-header-bytes N] [--header-only]\n"
+        "                   [--recursive] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,

@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "json_output.h"
 #include "model_facts.h"
@@ -46,6 +47,7 @@ constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
     kHeaderOnlyOption,
+    kRecursiveOption,
     kJsonOption,
 };
 
@@ -53,6 +55,7 @@ constexpr const char* kInfoExamples[] = {
     "safetensors info model.safetensors",
     "safetensors info llama-7b/",
     "safetensors info mixtral-8x7b/ --largest 0",
+    "safetensors info stable-diffusion/ --largest 0",
     "safetensors info --json model.safetensors | jq .files[0].parameters",
 };
 
@@ -369,12 +372,14 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   std::optional<std::string> accept;
   bool as_json = false;
   InfoRequest request;
+  bool recursive = false;
   Arguments arguments(kInfo);
   arguments.positionals(files);
   arguments.value("largest", largest);
   arguments.value("accept", accept);
   arguments.flag("header-only", request.header_only);
   arguments.flag("json", as_json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
@@ -385,6 +390,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
     if (!faults) return console.usage("info", kAcceptUsage);
     request.parse.accept = *faults;
   }
+  files = expand_folders(files, recursive);
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }
@@ -397,7 +403,7 @@ const Command kInfo = {
     .title = "Summarize files.",
     .usage =
         "safetensors info PATH... [--largest N] [--accept LIST] [--header-only]\n"
-        "                 [--json]",
+        "                 [--recursive] [--json]",
     .description = kInfoDescription,
     .options = kInfoTable,
     .examples = kInfoExamples,

@@ -261,6 +261,31 @@ def configured():
     yield "fused/config.json", b'{"text_config": {"num_local_experts": 4, "experts_per_token": 1}, "_class_name": "Fused"}'
 
 
+def pipelines():
+    """A pipeline of diffusers, with variants: (path, bytes)."""
+
+    def one(name, size):
+        return of_tensors([(name, "F16", [size], bytes(2 * size))])
+
+    def index(variant):
+        files = {"down": f"diffusion_pytorch_model{variant}-00001-of-00002.safetensors", "up": f"diffusion_pytorch_model{variant}-00002-of-00002.safetensors"}
+        return json.dumps({"metadata": {"total_size": 12}, "weight_map": files}).encode()
+
+    yield "sd/model_index.json", b'{"_class_name": "StableDiffusionPipeline"}'
+    yield "sd/unet/config.json", b'{"_class_name": "UNet2DConditionModel", "num_attention_heads": null}'
+    for variant in ("", ".fp16"):
+        yield f"sd/unet/diffusion_pytorch_model{variant}-00001-of-00002.safetensors", one("down", 4)
+        yield f"sd/unet/diffusion_pytorch_model{variant}-00002-of-00002.safetensors", one("up", 2)
+    yield "sd/unet/diffusion_pytorch_model.safetensors.index.json", index("")
+    yield "sd/unet/diffusion_pytorch_model.safetensors.index.fp16.json", index(".fp16")
+    yield "sd/vae/diffusion_pytorch_model.safetensors", one("encoder", 3)
+    yield "sd/vae/diffusion_pytorch_model.fp16.safetensors", one("encoder", 3)
+    yield "sd/text_encoder/model.safetensors", one("embed", 5)
+    yield "sd/text_encoder/.hidden/model.safetensors", one("hidden", 5)
+    yield "sd/scheduler/scheduler_config.json", b"{}"
+    yield "sd/extra/deep/adapter.safetensors", one("deep", 1)
+
+
 def polyglot():
     """(path, bytes): a file that zip readers open, too, with a program in a tensor; a file with equal tensors."""
     end = b"PK\5\6" + bytes(18)
@@ -299,7 +324,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized(), configured(), polyglot(), kinds(), accepted()):
+    for name, content in itertools.chain(checkpoints(), recognized(), configured(), pipelines(), polyglot(), kinds(), accepted()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)
