@@ -17,7 +17,7 @@ folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
     kMatchOption, kExcludeOption,  kDtypeOption,      kMinSizeOption, kLayersOption, kOutputOption, kShardSizeOption,
-    kStemOption,  kMetadataOption, kDurabilityOption, kForceOption,   kDryRunOption, kJsonOption,
+    kStemOption, kWithFilesOption,  kMetadataOption, kDurabilityOption, kForceOption,   kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
