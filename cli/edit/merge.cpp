@@ -64,7 +64,7 @@ constexpr const char* kSplitExamples[] = {
     "safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB",
 };
 constexpr const char* kReshardExamples[] = {
-    "safetensors reshard llama-7b/ llama-7b-small/ --max-shard-size 2GB --with-files",
+    "safetensors reshard llama-7b/ llama-small/ --max-shard-size 2GB --with-files",
     "safetensors reshard llama-7b/ llama-7b/ --max-shard-size 10GB --force",
 };
 
