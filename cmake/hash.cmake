@@ -1,10 +1,13 @@
 # safetensors::hash, from src/hash: digests and manifests. A component of its own, because it needs OpenSSL (SHA-256)
 # and, for BLAKE3, the BLAKE3 C library. The library safetensors needs neither.
 #
-# BLAKE3 is found on the system, else in the folder SAFETENSORS_BLAKE3_SOURCE, else fetched and checked against a pinned
-# hash. Without it, SHA-256 remains. Sets SAFETENSORS_HASH_POSSIBLE. If not, one line says why.
+# BLAKE3 is found on the system, else in the folder SAFETENSORS_BLAKE3_SOURCE, else fetched by git at a pinned commit, unless
+# SAFETENSORS_FETCH_BLAKE3 is off. Without it, SHA-256 remains. Sets SAFETENSORS_HASH_POSSIBLE. If not, one line says why.
 set(SAFETENSORS_HASH_POSSIBLE FALSE)
 set(SAFETENSORS_BLAKE3_SOURCE "$ENV{SAFETENSORS_BLAKE3_SOURCE}" CACHE PATH "Folder with the C sources of BLAKE3: blake3.h, blake3.c and others")
+option(SAFETENSORS_FETCH_BLAKE3 "Fetch the C sources of BLAKE3 if they are not installed" ON)
+set(SAFETENSORS_BLAKE3_REPOSITORY https://github.com/BLAKE3-team/BLAKE3 CACHE STRING "The git repository that the sources of BLAKE3 are fetched from")
+set(safetensors_blake3_commit 77b257eee7da5cd608eaf6be8343d3a4c9776af2)  # version 1.8.6
 
 find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
 if(NOT OpenSSL_FOUND)
@@ -65,9 +68,8 @@ if(TARGET BLAKE3::blake3)
 else()
   set(source ${SAFETENSORS_BLAKE3_SOURCE})
   # A download that failed is not tried again in this build tree.
-  if(NOT source AND NOT SAFETENSORS_BLAKE3_MISSING)
-    safetensors_fetch(blake3 https://github.com/BLAKE3-team/BLAKE3/archive/refs/tags/1.8.2.tar.gz
-      6b51aefe515969785da02e87befafc7fdc7a065cd3458cf1141f29267749e81f BLAKE3-1.8.2/c)
+  if(NOT source AND SAFETENSORS_FETCH_BLAKE3 AND NOT SAFETENSORS_BLAKE3_MISSING)
+    safetensors_fetch_commit(blake3 ${SAFETENSORS_BLAKE3_REPOSITORY} ${safetensors_blake3_commit} c)
     set(source ${blake3_folder})
   endif()
   if(source AND EXISTS ${source}/blake3.h)
@@ -76,8 +78,12 @@ else()
     set(safetensors_blake3_target safetensors_blake3)
   else()
     set(safetensors_blake3_target "")
-    set(SAFETENSORS_BLAKE3_MISSING TRUE CACHE INTERNAL "The download of BLAKE3 failed")
-    message(STATUS "Hashes are built without BLAKE3: its C library is neither installed nor could it be fetched")
+    if(SAFETENSORS_FETCH_BLAKE3)
+      set(SAFETENSORS_BLAKE3_MISSING TRUE CACHE INTERNAL "The download of BLAKE3 failed")
+      message(STATUS "Hashes are built without BLAKE3: its C library is neither installed nor could it be fetched")
+    else()
+      message(STATUS "Hashes are built without BLAKE3: its C library is not installed, and SAFETENSORS_FETCH_BLAKE3 is off")
+    endif()
   endif()
 endif()
 

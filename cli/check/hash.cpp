@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -65,6 +66,7 @@ constexpr Option kHashTable[] = {
     {"-n,--dry-run", nullptr,
      "with --manifest: say what would be written; read no\n"
      "data"},
+    kRecursiveOption,
     kJsonOption,
 };
 
@@ -89,6 +91,7 @@ struct HashRequest {
   std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
   std::optional<std::string> output;
   bool manifest = false;
+  bool recursive = false;
   bool force = false;
   bool dry_run = false;
   bool json = false;
@@ -311,6 +314,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   arguments.value("chunk-bytes", chunk_bytes);
   arguments.flag("force", request.force);
   arguments.flag("dry-run", request.dry_run);
+  arguments.flag("recursive", request.recursive);
   arguments.flag("json", request.json);
   if (auto wrong = arguments.parse(given, console)) return wrong;
   if (auto wrong = request.selection.take()) return wrong;
@@ -318,6 +322,8 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
     return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
   if (request.manifest && (part || format)) return "--manifest holds all digests: --of and --format do not go with it";
+  if (request.recursive && (request.manifest || format.value_or("") == "model-signing"))
+    return "--recursive does not go with --manifest and --format model-signing";
   if (request.manifest && request.paths.size() != 1) return "--manifest takes one PATH";
   if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
   if (!request.selection.empty() && part != "tensors")
@@ -341,6 +347,7 @@ Exit run_hash(std::span<const std::string> given, Console& console) {
   }
   if (request.manifest) return make_manifest(request, console);
   if (request.format == "model-signing") return print_statement(request, console);
+  request.paths = expand_folders(request.paths, request.recursive);
   const Interrupt interrupt;
   return for_each_file(
       "hash", request.paths, request.json, console,
@@ -364,7 +371,7 @@ const Command kHash = {
     .title = "Print digests of files, data and tensors, or write a manifest of them.",
     .usage =
         "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
-        "                 [--json]\n"
+        "                 [--recursive] [--json]\n"
         "safetensors hash PATH... --of tensors [--match GLOB]...\n"
         "                 [--exclude GLOB]... [--dtype LIST] [--min-size SIZE]\n"
         "                 [--layers LIST]\n"

@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -38,6 +39,7 @@ constexpr Option kLintTable[] = {
     {"--values", nullptr, "also read tensors, to find equal ones: duplicate_data"},
     {"-q,--quiet", nullptr, "print no notes and no advice"},
     {"--list", nullptr, "print all codes with their severity and advice"},
+    kRecursiveOption,
     kJsonOption,
 };
 
@@ -183,6 +185,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   std::vector<std::string> deny;
   bool list = false;
   bool as_json = false;
+  bool recursive = false;
   Arguments arguments(kLint);
   arguments.positionals(command.paths);
   command.selection.bind(arguments);
@@ -192,6 +195,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   arguments.flag("quiet", command.quiet);
   arguments.flag("list", list);
   arguments.flag("json", as_json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("lint", *wrong);
   if (const auto wrong = command.selection.take()) return console.usage("lint", *wrong);
   if (list && !command.paths.empty()) return console.usage("lint", "--list takes no PATH");
@@ -212,6 +216,7 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   if (list) return list_codes(console, as_json);
   std::optional<Interrupt> interrupt;  // only for long work: without it, a signal ends the process at once
   if (command.values) interrupt.emplace();
+  command.paths = expand_folders(command.paths, recursive);
   return for_each_file("lint", command.paths, as_json, console, [&](const std::string& path, Json* json) {
     return Interrupt::caught() ? Exit::system : lint_path(path, command, console, json);
   });
@@ -227,7 +232,7 @@ const Command kLint = {
         "safetensors lint PATH... [--allow CODE]... [--deny CODE]...\n"
         "                 [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
         "                 [--min-size SIZE] [--layers LIST] [--values] [--quiet]\n"
-        "                 [--json]\n"
+        "                 [--recursive] [--json]\n"
         "safetensors lint --list [--json]",
     .description = kLintDescription,
     .options = kLintTable,

@@ -5,11 +5,14 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "text/formatted.h"
 #include "text/size.h"
+#include "verify_cache.h"
+#include "verify_download.h"
 #include "verify_manifest.h"
 #include "verify_set.h"
 
@@ -32,7 +35,8 @@ are no rules for the data, so it is read only with --forbid and --manifest. With
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
 tensors in two files, the tensors and files that the index does not have, and a
-wrong total_size. These are not errors.)";
+wrong total_size. These are not errors. An incomplete download gets lines that
+name the lost files and the number of missing bytes.)";
 
 constexpr Option kVerifyTable[] = {
     {"--manifest", "FILE",
@@ -40,6 +44,12 @@ constexpr Option kVerifyTable[] = {
      "FILE, which 'safetensors hash --manifest'\n"
      "wrote, and name the tensors that differ",
      nullptr, Values::path},
+    {"--cache", nullptr,
+     "in the cache of huggingface_hub: also read\n"
+     "all bytes, compare their SHA-256 with the\n"
+     "names of the blobs, and name unfinished\n"
+     "downloads"},
+    kRecursiveOption,
     {"-q,--quiet", nullptr, "print only what is invalid"},
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
     kAcceptOption,
@@ -57,17 +67,20 @@ constexpr Option kVerifyTable[] = {
 };
 
 constexpr const char* kVerifyExamples[] = {
+    "safetensors verify stable-diffusion/ --recursive",
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --forbid nan,inf",
     "head -c 10000000 model.safetensors | safetensors verify --header-only -",
     "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
+    "safetensors verify ~/.cache/huggingface/hub/models--gpt2 --cache",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
 
 struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
   std::optional<GivenManifest> manifest = std::nullopt;
+  bool cache = false;
   bool quiet = false;
   bool header_only = false;
   bool nan = false;  // --forbid
@@ -187,9 +200,11 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   const Result<Checkpoint> set = Checkpoint::open(path, {.open = options.open});
   const std::vector<std::string> paths = paths_of(set, found);
   std::vector<FileHeader> opened;
+  Download download(path, options.open.parse);
   std::optional<ManifestComparison> manifest;
   if (options.manifest) manifest.emplace(*options.manifest, paths);
   if (json != nullptr) json->key("files").open('[');
+  CacheComparison cache;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (json != nullptr) json->line().open('{').field("path", paths[i]);
     const Result<File> file = set ? set->files()[i] : File::open(paths[i], options.open);
@@ -198,10 +213,14 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
     if (json != nullptr) json->close('}');
     if (file && !set) opened.push_back({paths[i], file->header()});
     if (manifest) manifest->add(paths[i], file, console);
+    if (options.cache) cache.add(paths[i], file, console);
+    download.add(paths[i], file);
   }
   if (json != nullptr) json->close(']').line();
   format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
-  const Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
+  download.print(console, json);
+  Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
+  if (options.cache) differs = worse(differs, cache.print(options.quiet, console, json));
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
@@ -210,10 +229,25 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   return worse(worse(format, values), differs);
 }
 
+// Says how many bytes a file lacks that is too short.
+void show_lack(const std::string& path, const Error& error, const VerifyOptions& options, Console& console,
+               Json* json) {
+  const std::optional<FileLack> lack = lack_of(path, error, options.open.parse);
+  if (!lack || lack->lost) return;
+  if (json != nullptr) return json_lack(*json, *lack);
+  console.out(formatted("{}: {}: {}\n", printable(path), console.red("incomplete"), lack_text(*lack)));
+}
+
 // One file, or a path that leads to no file.
 Exit verify_one(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
                 Json* json) {
-  const Exit code = verify_file(path, opened, options, console, json);
+  Exit code = verify_file(path, opened, options, console, json);
+  if (options.cache) {
+    CacheComparison cache;
+    cache.add(path, opened.file, console);
+    code = worse(code, cache.print(options.quiet, console, json));
+  }
+  if (!opened.file) show_lack(path, opened.file.error(), options, console, json);
   if (!options.manifest) return code;
   ManifestComparison manifest(*options.manifest, {&path, 1});
   manifest.add(path, opened.file, console);
@@ -271,16 +305,19 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   std::optional<std::string> manifest;
   VerifyOptions options;
   bool as_json = false;
+  bool recursive = false;
   Arguments arguments(kVerify);
   arguments.positionals(paths);
   arguments.flag("quiet", options.quiet);
   arguments.value("manifest", manifest);
+  arguments.flag("cache", options.cache);
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
   arguments.flag("header-only", options.header_only);
   arguments.value("forbid", values);
   arguments.flag("json", as_json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
@@ -300,6 +337,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   }
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
+  if (manifest && recursive) return console.usage("verify", "--recursive does not go with --manifest");
   if (manifest) {
     if (manifest->empty()) return console.usage("verify", "--manifest FILE is an empty path");
     if (std::ranges::find(paths, kStandardInput) != paths.end())
@@ -307,6 +345,17 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     Result<GivenManifest> read = GivenManifest::read(*manifest);
     if (!read) return manifest_error(*manifest, read.error(), as_json, console);
     options.manifest = *std::move(read);
+  }
+  if (!manifest) paths = expand_folders(expand_patterns(paths), recursive);
+  if (options.cache) {
+    if (std::ranges::find(paths, kStandardInput) != paths.end())
+      return console.usage("verify", "--cache needs files, not standard input");
+    if (CacheComparison::unavailable() != nullptr)
+      return input_error("--cache", {.code = Errc::unsupported, .message = CacheComparison::unavailable()}, console);
+    std::vector<std::string> found;
+    for (const std::string& path : paths)
+      for (std::string& snapshot : CacheComparison::snapshots(path)) found.push_back(std::move(snapshot));
+    paths = std::move(found);
   }
   return for_each_file("verify", paths, as_json, console,
                        [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
@@ -319,15 +368,17 @@ const Command kVerify = {
     .summary = "check files against every rule of the format",
     .title = "Check files against every rule of the format.",
     .usage =
-        "safetensors verify PATH... [--manifest FILE] [--forbid LIST] [--quiet]\n"
-        "                   [--allow-leading-whitespace] [--accept LIST]\n"
-        "                   [--max-header-bytes N] [--header-only] [--json]",
+        "safetensors verify PATH... [--manifest FILE] [--cache] [--forbid LIST]\n"
+        "                   [--quiet] [--allow-leading-whitespace] [--accept LIST]\n"
+        "                   [--max-header-bytes N] [--header-only]\n"
+        "                   [--recursive] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,
     .exits =
         "0 all files are valid; 1 a file is invalid or empty, has values of\n"
-        "--forbid, or differs from the manifest; 2 usage; 3 a file cannot be read",
+        "--forbid, or differs from the manifest or from its blob; 2 usage; 3 a file\n"
+        "cannot be read",
     .run = run_verify,
 };
 

@@ -43,6 +43,7 @@ constexpr Option kCastTable[] = {
     kOutputOption,
     kShardSizeOption,
     kStemOption,
+    kWithFilesOption,
     kMetadataOption,
     kDurabilityOption,
     kForceOption,

@@ -33,6 +33,7 @@ constexpr Option kSplitTable[] = {
      nullptr, Values::any, "--size"},
     kOutputOption,
     {"--name", "STEM", "the beginning of the names of the files (default\nmodel)"},
+    kWithFilesOption,
     kMetadataOption,
     kDurabilityOption,
     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
@@ -47,6 +48,7 @@ constexpr Option kReshardTable[] = {
      nullptr, Values::any, "--size"},
     kOutputOption,
     {"--name", "STEM", "the beginning of the names of the files (default:\nthat of IN)"},
+    kWithFilesOption,
     kMetadataOption,
     kDurabilityOption,
     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
@@ -62,7 +64,7 @@ constexpr const char* kSplitExamples[] = {
     "safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB",
 };
 constexpr const char* kReshardExamples[] = {
-    "safetensors reshard llama-7b/ llama-7b-small/ --max-shard-size 2GB",
+    "safetensors reshard llama-7b/ llama-small/ --max-shard-size 2GB --with-files",
     "safetensors reshard llama-7b/ llama-7b/ --max-shard-size 10GB --force",
 };
 

@@ -38,6 +38,7 @@ constexpr Option kRenameTable[] = {
     kOutputOption,
     kShardSizeOption,
     kStemOption,
+    kWithFilesOption,
     kMetadataOption,
     kDurabilityOption,
     kForceOption,

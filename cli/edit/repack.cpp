@@ -25,6 +25,7 @@ constexpr Option kRepackTable[] = {
     kOutputOption,
     kShardSizeOption,
     kStemOption,
+    kWithFilesOption,
     kMetadataOption,
     kDurabilityOption,
     kForceOption,

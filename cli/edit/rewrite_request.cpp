@@ -62,6 +62,7 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
   arguments.value("durability", durability_);
   if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
   if (has_option(command, "name")) arguments.value("name", stem_);
+  if (has_option(command, "with-files")) arguments.flag("with-files", with_files_);
 }
 
 std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
@@ -93,9 +94,11 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
 std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
   options.folder = kind == OutputKind::folder ||
                    (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
-  if (options.folder || (!max_shard_size_ && !stem_)) return std::nullopt;
-  return formatted("{} is for a folder, but OUT is a file: split and reshard write a folder",
-                   max_shard_size_ ? "--max-shard-size" : "--name");
+  if (options.folder || (!max_shard_size_ && !stem_ && !with_files_)) return std::nullopt;
+  return formatted("{} is for a folder, but OUT is a file: split and reshard write a folder", max_shard_size_
+                                                                                                  ? "--max-shard-size"
+                                                                                              : stem_ ? "--name"
+                                                                                                      : "--with-files");
 }
 
 Result<Rewrite> RewriteRequest::plan(const Input& input) {
@@ -149,6 +152,36 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
   return rewrite.write(output, how);
 }
 
+Status RewriteRequest::take_side_files(const Input& input) {
+  if (!options.folder) return {};
+  side_files_ = find_side_files(input, output);
+  return with_files_ && !dry_run_ ? copy_side_files(side_files_, output, force_) : Status();
+}
+
+void RewriteRequest::print_side_files(Console& console) const {
+  constexpr std::size_t kNamed = 8;
+  const auto line = [&](std::string text, std::vector<std::string> names, const char* hint) {
+    if (names.empty()) return;
+    for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i == 0 ? " " : ", ") + printable(names[i]);
+    if (names.size() > kNamed) text += formatted(" and {} more", names.size() - kNamed);
+    console.line(text + hint, 2);
+  };
+  std::vector<std::string> names;
+  for (const SideFile& file : side_files_.files) names.push_back(file.name);
+  if (with_files_) {
+    line(dry_run_ ? "would copy:" : "copied:", names, "");
+    line("not copied, because they are symlinks that lead out of the folder:", side_files_.refused, "");
+  } else {
+    line("not copied:", names, " (--with-files copies them)");
+  }
+}
+
+void RewriteRequest::json_side_files(Json& json) const {
+  json.key(with_files_ && !dry_run_ ? "copied_files" : "other_files").open('[');
+  for (const SideFile& file : side_files_.files) json.string(file.name);
+  json.close(']').line();
+}
+
 void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const {
   const CheckpointLayout& layout = rewrite.layout();
   if (print) print(console, rewrite, report);
@@ -164,6 +197,7 @@ void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const R
       rewrite.folder() ? formatted(" in {}", counted(layout.files().size(), "file")) : std::string();
   console.out(formatted("{} {}: {}, {}{}\n", report == nullptr ? "would write" : "wrote", printable(output),
                         counted(tensor_count(layout), "tensor"), size_text(layout.total_size()), files));
+  print_side_files(console);
 }
 
 void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report,
@@ -197,6 +231,7 @@ void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, co
     json.field("file_bytes", file.header.file_bytes()).close('}');
   }
   json.close(']').line();
+  if (options.folder) json_side_files(json);
   if (print_json) print_json(json, *rewrite, report);
   json.finish();
 }
@@ -223,6 +258,7 @@ Exit RewriteRequest::run(Console& console) {
     if (!written) return fail(output, written.error(), console);
     report = *std::move(written);
   }
+  if (Status status = take_side_files(*input); !status) return fail(output, status.error(), console);
   const RewriteReport* shown = report ? &*report : nullptr;
   if (json_) {
     print_all_json(console, &*rewrite, shown, {}, nullptr);

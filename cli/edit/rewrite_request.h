@@ -7,6 +7,7 @@
 #include "input.h"
 #include "json_output.h"
 #include "selection.h"
+#include "side_files.h"
 
 #include <safetensors/edit.h>
 
@@ -46,6 +47,9 @@ inline constexpr Option kDurabilityOption = {"--durability", "D",
                                              "file  the old file or the new one\n"
                                              "none  no guarantee: the bytes reach the disk later",
                                              "full|file|none"};
+inline constexpr Option kWithFilesOption = {"--with-files", nullptr,
+                                            "if OUT is a folder: also copy the files beside IN,\n"
+                                            "such as config.json and tokenizer.json, unchanged"};
 inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
 inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
 
@@ -77,6 +81,10 @@ struct RewriteRequest {
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
   [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
+  // Finds the files beside IN, and copies them with --with-files.
+  [[nodiscard]] Status take_side_files(const Input& input);
+  void print_side_files(Console& console) const;
+  void json_side_files(Json& json) const;
   void print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
   void print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report, const std::string& path,
                       const Error* error) const;
@@ -88,6 +96,8 @@ struct RewriteRequest {
   std::optional<std::string> stem_;
   std::optional<std::string> metadata_;
   std::optional<std::string> durability_;
+  SideFiles side_files_;
+  bool with_files_ = false;
   bool force_ = false;
   bool dry_run_ = false;
   bool json_ = false;

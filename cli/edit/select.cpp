@@ -16,8 +16,8 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption, kExcludeOption,  kDtypeOption,      kMinSizeOption, kLayersOption, kOutputOption, kShardSizeOption,
-    kStemOption,  kMetadataOption, kDurabilityOption, kForceOption,   kDryRunOption, kJsonOption,
+    kMatchOption, kExcludeOption,   kDtypeOption,    kMinSizeOption,    kLayersOption, kOutputOption, kShardSizeOption,
+    kStemOption,  kWithFilesOption, kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {

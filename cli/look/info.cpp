@@ -4,8 +4,10 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "json_output.h"
+#include "model_facts.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
@@ -15,7 +17,6 @@
 #include <safetensors/recognize.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 
@@ -33,18 +34,28 @@ cut: see meta ls. Reads headers only.
 Recognizes adapters (LoRA), quantized weights (GPTQ, AWQ, compressed-tensors,
 bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes.
 For a folder or an index, config.json and adapter_config.json add what they say.
-Bits per weight are the bits of all tensors per weight that they stand for.)";
+Bits per weight are the bits of all tensors per weight that they stand for.
+
+config.json beside the files gives the architecture, layers, heads, context and
+experts. Active parameters are those that one token uses: they are shown if the
+tensors and the configuration agree about the experts. Memory is that of the
+weights alone, without scales if they are stored in other bits. Ranks shows the
+bytes on each of 2, 4 and 8 ranks, if each tensor of two or more dimensions is
+split where one of them can be divided. Each rank has all other tensors.)";
 
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
     kHeaderOnlyOption,
+    kRecursiveOption,
     kJsonOption,
 };
 
 constexpr const char* kInfoExamples[] = {
     "safetensors info model.safetensors",
     "safetensors info llama-7b/",
+    "safetensors info mixtral-8x7b/ --largest 0",
+    "safetensors info stable-diffusion/ --largest 0",
     "safetensors info --json model.safetensors | jq .files[0].parameters",
 };
 
@@ -106,33 +117,10 @@ Summary summarize(const Input& input, std::uint64_t largest) {
   return summary;
 }
 
-// The folder of a model whose configuration belongs to it. A single file may lie anywhere, so its folder says nothing.
-std::optional<std::string> config_folder(const std::string& path) {
-  std::error_code failed;
-  if (path == kStandardInput) return std::nullopt;
-  if (std::filesystem::is_directory(path, failed)) return path;
-  if (!path.ends_with(".json")) return std::nullopt;
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
-// A configuration that cannot be used is not an error of the model.
-ModelConfig config_of(const std::string& path, Console& console) {
-  const std::optional<std::string> folder = config_folder(path);
-  if (!folder) return {};
-  Result<ModelConfig> config = read_model_config(*folder);
-  if (config) return *std::move(config);
-  Error error = std::move(config).error();
-  if (format_rule(error.code) != 0) error.code = Errc::invalid_argument;  // the rules are those of headers
-  console.message(formatted("{}: notice: not used: {}", printable(error.path), describe(error)));
-  return {};
-}
-
-Result<Recognition> recognize_model(const Input& input, const std::string& path, Console& console) {
+Result<Recognition> recognize_model(const Input& input, const ModelConfig& config) {
   const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
   const Checkpoint* const checkpoint = input.checkpoint();
-  return recognize(checkpoint != nullptr ? checkpoint->tensors() : input.files()[0].tensors(), metadata,
-                   config_of(path, console));
+  return recognize(checkpoint != nullptr ? checkpoint->tensors() : input.files()[0].tensors(), metadata, config);
 }
 
 std::string_view title_of(ModelTrait trait) {
@@ -255,7 +243,16 @@ void print_metadata(Console& console, const Input& input) {
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
-void print_text(Console& console, const Input& input, const Summary& summary, const Recognition& found) {
+// A model as it is shown.
+struct Shown {
+  const Input& input;
+  const ModelConfig& config;
+  const Recognition& found;
+  const Summary& summary;
+};
+
+void print_text(Console& console, const Shown& shown) {
+  const auto& [input, config, found, summary] = shown;
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   print_sizes(console, input, summary);
@@ -269,6 +266,8 @@ void print_text(Console& console, const Input& input, const Summary& summary, co
                                "element's size",
                                grouped(summary.misaligned), counted(summary.all.tensors, "tensor")),
                kIndent);
+  print_config(console, config, found, kIndent);
+  print_memory(console, input, found, kIndent);
   print_recognition(console, found);
   print_metadata(console, input);
   if (summary.all.tensors == 0) return;
@@ -301,7 +300,8 @@ void print_text(Console& console, const Input& input, const Summary& summary, co
   largest.print(console);
 }
 
-void print_json(Json& json, const Input& input, const Summary& summary, const Recognition& found) {
+void print_json(Json& json, const Shown& shown) {
+  const auto& [input, config, found, summary] = shown;
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   json_missing(json, input);
   if (input.is_file()) {
@@ -326,6 +326,7 @@ void print_json(Json& json, const Input& input, const Summary& summary, const Re
   }
   json.close(']');
   print_recognition_json(json, found);
+  json_facts(json, input, config, found);
   json.line().key("metadata");
   const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
   if (!metadata.present()) {
@@ -351,13 +352,16 @@ Exit show_path(const std::string& path, const InfoRequest& request, Console& con
     if (json != nullptr) json_input_error(*json, path, error);
     return input_error(path, error, console);
   }
-  const Result<Recognition> found = recognize_model(*input, path, console);
+  const Configs configs = read_configs(path, *input, console);
+  const Result<Recognition> found = recognize_model(*input, configs.of_model);
   if (!found) return input_error(path, found.error(), console);
+  const Summary summary = summarize(*input, largest);
+  const Shown shown = {*input, configs.beside, *found, summary};
   if (json != nullptr) {
-    print_json(*json, *input, summarize(*input, largest), *found);
+    print_json(*json, shown);
   } else {
     console.heading(printable(shown_path(path)));
-    print_text(console, *input, summarize(*input, largest), *found);
+    print_text(console, shown);
   }
   return Exit::good;
 }
@@ -368,12 +372,14 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   std::optional<std::string> accept;
   bool as_json = false;
   InfoRequest request;
+  bool recursive = false;
   Arguments arguments(kInfo);
   arguments.positionals(files);
   arguments.value("largest", largest);
   arguments.value("accept", accept);
   arguments.flag("header-only", request.header_only);
   arguments.flag("json", as_json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
   const auto count = parse_number(largest.value_or("5"));
@@ -384,6 +390,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
     if (!faults) return console.usage("info", kAcceptUsage);
     request.parse.accept = *faults;
   }
+  files = expand_folders(files, recursive);
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }
@@ -396,7 +403,7 @@ const Command kInfo = {
     .title = "Summarize files.",
     .usage =
         "safetensors info PATH... [--largest N] [--accept LIST] [--header-only]\n"
-        "                 [--json]",
+        "                 [--recursive] [--json]",
     .description = kInfoDescription,
     .options = kInfoTable,
     .examples = kInfoExamples,

@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "json_output.h"
 #include "ls_columns.h"
@@ -51,6 +52,7 @@ constexpr Option kLsTable[] = {
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kAcceptOption,
     kHeaderOnlyOption,
+    kRecursiveOption,
     kJsonOption,
 };
 
@@ -247,6 +249,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   std::optional<std::string> sort;
   std::optional<std::string> columns;
   std::optional<std::string> accept;
+  bool recursive = false;
   Arguments arguments(kLs);
   arguments.positionals(options.paths);
   options.names.bind(arguments);
@@ -258,6 +261,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.value("accept", accept);
   arguments.flag("header-only", options.header_only);
   arguments.flag("json", options.json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
   if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
@@ -282,6 +286,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
     if (!parsed) return console.usage("ls", parsed.error().message);
     options.columns = *std::move(parsed);
   }
+  options.paths = expand_folders(options.paths, recursive);
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);
@@ -301,7 +306,8 @@ const Command kLs = {
         "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
         "               [--sort KEY] [--reverse]\n"
         "               [--tree | --columns LIST | --long]\n"
-        "               [--accept LIST] [--header-only] [--json]",
+        "               [--accept LIST] [--header-only] [--recursive]\n"
+        "               [--json]",
     .description = kLsDescription,
     .options = kLsTable,
     .details = kLsDetails,

@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
+#include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -45,6 +46,7 @@ constexpr Option kStatsTable[] = {
     {"--histogram", nullptr,
      "also count the numbers per power of two. The line 2^-3\n"
      "is for 0.125 <= |x| < 0.25"},
+    kRecursiveOption,
     kJsonOption,
 };
 
@@ -226,16 +228,19 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
 Exit run_stats(std::span<const std::string> given, Console& console) {
   StatsRequest request;
   std::optional<std::string> sort;
+  bool recursive = false;
   Arguments arguments(kStats);
   arguments.positionals(request.paths);
   request.names.bind(arguments);
   arguments.value("sort", sort);
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
+  arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given, console)) return console.usage("stats", *wrong);
   if (const auto wrong = request.names.take()) return console.usage("stats", *wrong);
   if (request.paths.empty()) return console.usage("stats", "which PATH?");
   request.sort = sort.value_or(request.sort);
+  request.paths = expand_folders(request.paths, recursive);
   return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
     return stats_of_path(path, request, console, json);
   });
@@ -250,7 +255,7 @@ const Command kStats = {
     .usage =
         "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
         "                  [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
-        "                  [--sort KEY] [--histogram] [--json]",
+        "                  [--sort KEY] [--histogram] [--recursive] [--json]",
     .description = kStatsDescription,
     .options = kStatsTable,
     .details = kStatsDetails,

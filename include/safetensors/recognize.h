@@ -34,7 +34,8 @@ enum class ModelTrait : std::uint8_t {
 /// Returns the word for a trait, such as "lora" or "compressed_tensors". The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(ModelTrait trait) noexcept;
 
-/// Facts from a `config.json` or an `adapter_config.json`. A wrong file gives wrong facts: nothing checks them.
+/// Facts from a `config.json` or an `adapter_config.json`. A wrong file gives wrong facts: nothing checks them. Texts
+/// may hold any characters: print them with printable().
 struct ModelConfig {
   std::string quantization = {};                           ///< `quant_method`, such as "gptq"; empty if there is none
   std::optional<std::uint64_t> bits = std::nullopt;        ///< bits per weight of the quantization
@@ -43,12 +44,24 @@ struct ModelConfig {
   std::optional<std::uint64_t> lora_rank = std::nullopt;   ///< `r`
   std::string lora_alpha = {};                             ///< `lora_alpha`, as it is written; empty if there is none
   std::vector<std::string> lora_targets = {};              ///< `target_modules`, sorted
+  /// The first of `architectures`, otherwise `_class_name` or `model_type`. At most 64 bytes, empty if there is none.
+  std::string architecture = {};
+  std::optional<std::uint64_t> layers = std::nullopt;           ///< `num_hidden_layers`, `n_layer` or `num_layers`
+  std::optional<std::uint64_t> heads = std::nullopt;            ///< `num_attention_heads` or `n_head`
+  std::optional<std::uint64_t> key_value_heads = std::nullopt;  ///< `num_key_value_heads`
+  std::optional<std::uint64_t> context = std::nullopt;          ///< tokens: `max_position_embeddings` or `n_positions`
+  std::optional<std::uint64_t> experts = std::nullopt;          ///< routed experts per layer: `num_experts` or the like
+  std::optional<std::uint64_t> experts_per_token = std::nullopt;  ///< `num_experts_per_tok` or the like
+  std::optional<std::uint64_t> shared_experts = std::nullopt;     ///< `n_shared_experts` or `num_shared_experts`
+  /// Names of members among those above that were ignored because of their type or their size. At most 8, in their
+  /// order in the files.
+  std::vector<std::string> ignored = {};
 };
 
 /// Reads the facts from the text of a `config.json` or an `adapter_config.json`. Unknown members are ignored, and so
-/// are members of another type than expected.
-/// Errors: json_syntax and the other errors of rules 4 and 5, with an offset in the text; invalid_argument (over 16
-/// MiB); out_of_memory.
+/// are members of another type than expected. The numbers of layers, heads, experts and tokens may also be in the
+/// object `text_config`, `llm_config` or `language_config`. A member beside this object wins. Errors: json_syntax and
+/// the other errors of rules 4 and 5, with an offset in the text; invalid_argument (over 16 MiB); out_of_memory.
 [[nodiscard]] SAFETENSORS_API Result<ModelConfig> parse_model_config(std::string_view json) noexcept;
 
 /// Reads `config.json` and `adapter_config.json` of a folder. A file that does not exist gives no facts.
@@ -77,6 +90,12 @@ struct Recognition {
   /// Number of tensors that pack weights, but do not show how many. They are not in `weights`. Only their configuration
   /// tells the number. Tensors with Dtype::UNKNOWN are among them.
   std::uint64_t unknown = 0;
+  /// The part of `weights` that is in routed experts: tensors with a part `experts` in their names, such as
+  /// `layers.0.mlp.experts.7.up_proj.weight`. Shared experts are not among them.
+  std::uint64_t expert_weights = 0;
+  /// Number of routed experts per layer, from the names, or from the first dimension of tensors that hold all experts
+  /// of a layer. 0: there are none, layers have different numbers, or the tensors are only some shards of a model.
+  std::uint64_t experts = 0;
 
   /// Returns the bytes x 8 of all tensors per weight. Returns nullopt if there are no weights, or if `unknown` is not
   /// 0.

@@ -1,5 +1,6 @@
-// Reads the few members of config.json and adapter_config.json that recognize() can use. The text comes from strangers,
-// so it goes through the strict reader, and a member of an unexpected type is skipped. At most 16 MiB are read.
+// Reads the few members of config.json and adapter_config.json that recognize() and reports can use. The text comes
+// from strangers, so it goes through the strict reader, and a member of an unexpected type is skipped. At most 16 MiB
+// are read.
 #include <safetensors/recognize.h>
 
 #include <algorithm>
@@ -19,13 +20,57 @@ namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxConfigText = 64;  // bytes of a number or a name
+constexpr std::size_t kMaxIgnored = 8;
+
+// The numbers that config.json has under different names, depending on the kind of model.
+using Number = std::optional<std::uint64_t> ModelConfig::*;
+struct NumberName {
+  std::string_view name;
+  Number number;
+};
+constexpr NumberName kNumbers[] = {
+    {"num_hidden_layers", &ModelConfig::layers},
+    {"n_layer", &ModelConfig::layers},
+    {"n_layers", &ModelConfig::layers},
+    {"num_layers", &ModelConfig::layers},
+    {"num_attention_heads", &ModelConfig::heads},
+    {"n_head", &ModelConfig::heads},
+    {"n_heads", &ModelConfig::heads},
+    {"num_heads", &ModelConfig::heads},
+    {"num_key_value_heads", &ModelConfig::key_value_heads},
+    {"max_position_embeddings", &ModelConfig::context},
+    {"n_positions", &ModelConfig::context},
+    {"n_ctx", &ModelConfig::context},
+    {"max_seq_len", &ModelConfig::context},
+    {"num_experts", &ModelConfig::experts},
+    {"num_local_experts", &ModelConfig::experts},
+    {"n_routed_experts", &ModelConfig::experts},
+    {"moe_num_experts", &ModelConfig::experts},
+    {"num_experts_per_tok", &ModelConfig::experts_per_token},
+    {"num_experts_per_token", &ModelConfig::experts_per_token},
+    {"experts_per_token", &ModelConfig::experts_per_token},
+    {"moe_topk", &ModelConfig::experts_per_token},
+    {"moe_top_k", &ModelConfig::experts_per_token},
+    {"n_shared_experts", &ModelConfig::shared_experts},
+    {"num_shared_experts", &ModelConfig::shared_experts},
+    {"moe_num_shared_experts", &ModelConfig::shared_experts},
+};
+Number number_named(std::string_view name) {
+  for (const NumberName& known : kNumbers)
+    if (known.name == name) return known.number;
+  return nullptr;
+}
 
 class ConfigParser {
  public:
   ConfigParser(char* text, std::size_t size, ModelConfig& config) : reader_(text, size), config_(config) {}
 
   bool parse() {
-    return members(0, [this](std::string_view key) { return root_member(key); }) && reader_.end();
+    if (!members(0, [this](std::string_view key) { return root_member(key); }) || !reader_.end()) return false;
+    for (const NumberName& known : kNumbers)
+      if (!(config_.*known.number)) config_.*known.number = text_model_.*known.number;
+    if (config_.architecture.empty()) config_.architecture = class_name_.empty() ? model_type_ : class_name_;
+    return true;
   }
   [[nodiscard]] const json::Failure& failure() const { return reader_.failure(); }
 
@@ -49,11 +94,57 @@ class ConfigParser {
   bool root_member(std::string_view key) {
     if (key == "quantization_config" && reader_.peek() == '{')
       return members(open_, [this](std::string_view inner) { return quantization_member(inner); });
+    if ((key == "text_config" || key == "llm_config" || key == "language_config") && reader_.peek() == '{')
+      return members(open_, [this](std::string_view inner) {
+        const Number wanted = number_named(inner);
+        return wanted == nullptr ? reader_.skip_value(open_) : count(inner, text_model_.*wanted);
+      });
+    if (const Number wanted = number_named(key); wanted != nullptr) return count(key, config_.*wanted);
+    if (key == "architectures") return architectures();
+    if (key == "_class_name") return named_text(key, class_name_);
+    if (key == "model_type") return named_text(key, model_type_);
     if (key == "tie_word_embeddings") return boolean(config_.tied_embeddings);
     if (key == "r") return integer(config_.lora_rank);
     if (key == "lora_alpha") return number(config_.lora_alpha);
     if (key == "target_modules" && reader_.peek() == '[') return targets();
     return reader_.skip_value(open_);
+  }
+
+  void ignore(std::string_view key) {
+    if (config_.ignored.size() < kMaxIgnored && std::ranges::find(config_.ignored, key) == config_.ignored.end())
+      config_.ignored.emplace_back(key);
+  }
+  // The first of several names in a file wins. null is as if the member were missing.
+  bool count(std::string_view key, std::optional<std::uint64_t>& out) {
+    const bool is_null = reader_.peek() == 'n';
+    std::optional<std::uint64_t> found;
+    if (!integer(found)) return false;
+    if (!found && !is_null) ignore(key);
+    if (!out) out = found;
+    return true;
+  }
+  bool named_text(std::string_view key, std::string& out) {
+    const char first = reader_.peek();
+    if (first != '"' && first != 'n') ignore(key);
+    return text(out);
+  }
+  bool architectures() {
+    const char first = reader_.peek();
+    if (first != '[') {
+      if (first != 'n') ignore("architectures");
+      return reader_.skip_value(open_);
+    }
+    if (!reader_.open('[', "expected an array")) return false;
+    if (reader_.consume(']')) return true;
+    bool is_first = true;
+    for (bool more = true; more;) {
+      ++open_;
+      const bool good = is_first ? named_text("architectures", config_.architecture) : reader_.skip_value(open_);
+      --open_;
+      is_first = false;
+      if (!good || !reader_.next(']', more)) return false;
+    }
+    return true;
   }
 
   bool quantization_member(std::string_view key) {
@@ -133,6 +224,9 @@ class ConfigParser {
 
   json::Reader reader_;
   ModelConfig& config_;
+  ModelConfig text_model_;  // the numbers of text_config
+  std::string class_name_;
+  std::string model_type_;
   unsigned open_ = 0;  // open containers around the next value
 };
 

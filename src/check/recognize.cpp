@@ -49,13 +49,60 @@ ModelFinding tied_by_metadata(ModelTensors& tensors, Metadata metadata) {
   return finding;
 }
 
+// Counts the routed experts. The tensors come sorted by name, so those of one expert follow each other.
+class ExpertCount {
+ public:
+  void add(std::string_view name, const TensorInfo& info) {
+    constexpr std::string_view kPart = ".experts.";
+    const std::size_t found = name.find(kPart);
+    if (found == std::string_view::npos) return;
+    const std::size_t begin = found + kPart.size();
+    const std::size_t end = name.find('.', begin);
+    const std::string_view part = name.substr(begin, end - begin);
+    const bool numbered = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (!numbered) return take(info.shape.size() < 2 ? 0 : info.shape[0]);
+    if (name.substr(0, found) != layer_) finish();
+    layer_ = name.substr(0, found);
+    if (part != expert_) ++in_layer_;
+    expert_ = part;
+  }
+  // The number per layer, or 0 if layers have different numbers.
+  std::uint64_t result() {
+    finish();
+    return same_ ? experts_ : 0;
+  }
+
+ private:
+  void finish() {
+    if (in_layer_ != 0) take(in_layer_);
+    in_layer_ = 0;
+    expert_ = {};
+  }
+  void take(std::uint64_t experts) {
+    if (experts_ != 0 && experts_ != experts) same_ = false;
+    experts_ = experts;
+    if (experts == 0) same_ = false;
+  }
+
+  std::string_view layer_;
+  std::string_view expert_;
+  std::uint64_t in_layer_ = 0;
+  std::uint64_t experts_ = 0;
+  bool same_ = true;
+};
+
 Recognition sum_up(ModelTensors& tensors) {
   Recognition result;
+  ExpertCount experts;
   for (const auto& [name, entry] : tensors.all()) {
     add_to(result.nbytes, entry.info->nbytes());
     add_to(result.weights, entry.weights);
     if (entry.unknown) ++result.unknown;
+    if (entry.weights == 0 || name.find(".experts.") == std::string_view::npos) continue;
+    add_to(result.expert_weights, entry.weights);
+    experts.add(name, *entry.info);
   }
+  result.experts = tensors.incomplete() ? 0 : experts.result();
   return result;
 }
 

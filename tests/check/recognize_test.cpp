@@ -293,6 +293,61 @@ TEST(ModelConfig, SkipsOtherTypes) {
   EXPECT_TRUE(config.lora_targets.empty());
 }
 
+TEST(ModelConfig, ReadsNumbersOfModels) {
+  const ModelConfig config =
+      parse_model_config(
+          R"({"architectures": ["A", "B"], "model_type": "a", "text_config": {"n_layer": 9, "n_ctx": 4096},
+        "num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": null,
+        "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2})")
+          .value();
+  EXPECT_EQ(config.architecture, "A");
+  EXPECT_EQ(config.layers, 2U);
+  EXPECT_EQ(config.heads, 32U);
+  EXPECT_EQ(config.key_value_heads, 8U);
+  EXPECT_EQ(config.context, 4096U);
+  EXPECT_EQ(config.experts, 64U);
+  EXPECT_EQ(config.experts_per_token, 6U);
+  EXPECT_EQ(config.shared_experts, 2U);
+  EXPECT_TRUE(config.ignored.empty());
+  EXPECT_EQ(parse_model_config(R"({"_class_name": "U", "model_type": "a"})").value().architecture, "U");
+  EXPECT_EQ(parse_model_config(R"({"model_type": "a", "architectures": []})").value().architecture, "a");
+}
+
+TEST(ModelConfig, NamesIgnoredMembers) {
+  const ModelConfig config = parse_model_config(R"({"architectures": {"x": [1]}, "model_type": 1, "n_layer": "2",
+        "n_head": -1, "n_ctx": 1e3, "num_experts": 1234567890123456789, "moe_topk": [2], "moe_num_experts": 1.0,
+        "num_heads": true, "n_layers": {}})")
+                                 .value();
+  EXPECT_EQ(config.layers, std::nullopt);
+  EXPECT_EQ(config.experts, std::nullopt);
+  EXPECT_EQ(config.architecture, "");
+  EXPECT_EQ(config.ignored, (std::vector<std::string>{"architectures", "model_type", "n_layer", "n_head", "n_ctx",
+                                                      "num_experts", "moe_topk", "moe_num_experts"}));
+}
+
+TEST(Recognize, CountsExperts) {
+  std::vector<Shaped> tensors = {{"l.0.mlp.shared_experts.up", Dtype::F16, {4, 4}}, {"norm", Dtype::F16, {4}}};
+  for (const char* const layer : {"l.0.", "l.1."}) {
+    for (int expert = 0; expert < 11; ++expert) {
+      const std::string begin = layer + ("mlp.experts." + std::to_string(expert));
+      tensors.push_back({begin + ".up.weight", Dtype::F16, {4, 4}});
+      tensors.push_back({begin + ".down.weight", Dtype::F16, {4, 4}});
+    }
+  }
+  const Recognition found = recognized(tensors);
+  EXPECT_EQ(found.experts, 11U);
+  EXPECT_EQ(found.expert_weights, 2U * 11 * 2 * 16);
+  EXPECT_EQ(found.weights, found.expert_weights + 20);
+  tensors.push_back({"l.1.mlp.experts.11.up.weight", Dtype::F16, {4, 4}});
+  EXPECT_EQ(recognized(tensors).experts, 0U);  // layers with different numbers
+
+  const std::vector<Shaped> fused = {{"l.0.experts.up", Dtype::F16, {8, 4, 4}},
+                                     {"l.0.experts.bias", Dtype::F16, {8, 4}}};
+  EXPECT_EQ(recognized(fused).experts, 8U);
+  EXPECT_EQ(recognized({{"l.experts.gate", Dtype::F16, {8}}}).experts, 0U);
+  EXPECT_EQ(recognized({{"experts.0.up", Dtype::F16, {8, 4}}, {"a.experts", Dtype::F16, {2, 2}}}).expert_weights, 0U);
+}
+
 TEST(ModelConfig, RefusesBadJson) {
   for (const char* const text : {"", "[]", "{", "{\"r\": }", "{\"r\": 1} x", "{\"quantization_config\": {\"bits\": 4}",
                                  "{\"target_modules\": [\"a\"", "{\"a\": \"\xff\"}"}) {

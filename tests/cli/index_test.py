@@ -160,7 +160,8 @@ class IndexTest(edit_test.EditTest):
         self.assertIn(f"safetensors: model/{first}: cannot open", result.stderr.decode())
         lines = result.stdout.decode().splitlines()
         self.assertRegex(lines[0], f"^model/{second}: ok, 1 tensor")
-        self.assertEqual(lines[1:], [f"model: invalid: {tensor}", f"model: note: {total}"])
+        self.assertEqual(lines[1:3], [f"model: invalid: {tensor}", f"model: note: {total}"])
+        self.assertEqual(lines[3:], ["model: incomplete: 1 of 2 files missing: model-00001-of-00002.safetensors"])
         document = json.loads(self.run_command("verify", "model", "--json").stdout)
         self.assertEqual(document["files"][0]["set"], {"valid": None, "problems": [tensor, total]})
 

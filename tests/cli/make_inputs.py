@@ -240,6 +240,52 @@ def recognized():
     )
 
 
+def configured():
+    """Models whose config.json tells more: (path, bytes)."""
+    experts = [(f"model.layers.{l}.mlp.experts.{e}.up_proj.weight", "BF16", [4, 8], bytes(64)) for l in (0, 1) for e in range(4)]
+    others = [("model.embed_tokens.weight", "BF16", [16, 8], bytes(256)), ("model.norm.weight", "F32", [8], bytes(32))]
+    shared = [("model.layers.0.mlp.shared_experts.up_proj.weight", "BF16", [4, 8], bytes(64))]
+    moe = of_tensors(experts + others + shared)
+    numbers = b'"num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072'
+    routed = b'"num_experts_per_tok": 2, "n_shared_experts": 1'
+    yield "moe/model.safetensors", moe
+    yield "moe/config.json", b'{"architectures": ["MixForCausalLM"], %b, "n_routed_experts": 4, %b}' % (numbers, routed)
+    # The tensors have 4 experts, and the configuration lies.
+    yield "moe_wrong/model.safetensors", moe
+    yield "moe_wrong/config.json", b'{"model_type": "mix\\u001b[31m", "num_experts": 8, "top_k": 2, %b}' % routed
+    yield "moe_types/model.safetensors", moe
+    wrong = b'"architectures": "A", "n_layer": "2", "n_head": -1, "num_experts": 1e9, "num_local_experts": [4], "n_positions": null'
+    yield "moe_types/config.json", b'{%b, "num_experts_per_tok": 99999999999999999999, "text_config": {"n_layer": 3}}' % wrong
+    # All experts of a layer in one tensor, and the configuration of the text in an object.
+    yield "fused/model.safetensors", of_tensors([("l.0.experts.up", "F16", [4, 2, 3], bytes(48)), ("l.0.norm", "F16", [4], bytes(8))])
+    yield "fused/config.json", b'{"text_config": {"num_local_experts": 4, "experts_per_token": 1}, "_class_name": "Fused"}'
+
+
+def pipelines():
+    """A pipeline of diffusers, with variants: (path, bytes)."""
+
+    def one(name, size):
+        return of_tensors([(name, "F16", [size], bytes(2 * size))])
+
+    def index(variant):
+        files = {"down": f"diffusion_pytorch_model{variant}-00001-of-00002.safetensors", "up": f"diffusion_pytorch_model{variant}-00002-of-00002.safetensors"}
+        return json.dumps({"metadata": {"total_size": 12}, "weight_map": files}).encode()
+
+    yield "sd/model_index.json", b'{"_class_name": "StableDiffusionPipeline"}'
+    yield "sd/unet/config.json", b'{"_class_name": "UNet2DConditionModel", "num_attention_heads": null}'
+    for variant in ("", ".fp16"):
+        yield f"sd/unet/diffusion_pytorch_model{variant}-00001-of-00002.safetensors", one("down", 4)
+        yield f"sd/unet/diffusion_pytorch_model{variant}-00002-of-00002.safetensors", one("up", 2)
+    yield "sd/unet/diffusion_pytorch_model.safetensors.index.json", index("")
+    yield "sd/unet/diffusion_pytorch_model.safetensors.index.fp16.json", index(".fp16")
+    yield "sd/vae/diffusion_pytorch_model.safetensors", one("encoder", 3)
+    yield "sd/vae/diffusion_pytorch_model.fp16.safetensors", one("encoder", 3)
+    yield "sd/text_encoder/model.safetensors", one("embed", 5)
+    yield "sd/text_encoder/.hidden/model.safetensors", one("hidden", 5)
+    yield "sd/scheduler/scheduler_config.json", b"{}"
+    yield "sd/extra/deep/adapter.safetensors", one("deep", 1)
+
+
 def polyglot():
     """(path, bytes): a file that zip readers open, too, with a program in a tensor; a file with equal tensors."""
     end = b"PK\5\6" + bytes(18)
@@ -278,7 +324,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized(), polyglot(), kinds(), accepted()):
+    for name, content in itertools.chain(checkpoints(), recognized(), configured(), pipelines(), polyglot(), kinds(), accepted()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

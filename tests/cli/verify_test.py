@@ -5,6 +5,7 @@ damaged, invalid and missing files.
 verify_test.py SAFETENSORS [unittest's arguments]
 """
 
+import hashlib
 import json
 import os
 import struct
@@ -134,7 +135,8 @@ class DuplicateTest(VerifyTest):
         a = f"tensor `a` is in `{Y}`, the index has it in `{X}`"
         missing = f"file `{X}` does not exist"
         self.assertEqual(self.lines(1, "index", "check", "m"), [missing, a, c, "3 problems"])
-        self.assertEqual(self.lines(3, "verify", "m"), [f"m: invalid: {a}", f"m: note: {c}"])
+        lost = f"m: incomplete: 1 of 3 files missing: {X}"
+        self.assertEqual(self.lines(3, "verify", "m"), [f"m: invalid: {a}", f"m: note: {c}", lost])
         self.assertEqual(self.document("m")["set"], {"valid": None, "problems": [a, c]})
 
     def test_a_set_without_an_index_has_each_tensor_once(self):
@@ -174,9 +176,10 @@ class ManifestTest(VerifyTest):
         self.flip(f"m/{Y}")
         os.remove(self.path("m", Z))
         skipped = f"m/{Z}: not compared with the manifest: it does not exist"
+        lost = f"m: incomplete: 1 of 3 files missing: {Z}"
         expected = [self.matches, self.differs(Y, "b"), skipped]
-        self.assertEqual(self.lines(3, "verify", *self.arguments), expected)
-        self.assertEqual(self.lines(3, "verify", *self.arguments, "--quiet"), expected[1:])
+        self.assertEqual(self.lines(3, "verify", *self.arguments), [lost, *expected])
+        self.assertEqual(self.lines(3, "verify", *self.arguments, "--quiet"), [lost, *expected[1:]])
         found = self.document(*self.arguments)["manifest"]
         self.assertEqual(found["matches"], False)
         files = [(f["name"], f["matches"]) for f in found["files"]]
@@ -218,6 +221,120 @@ class ManifestTest(VerifyTest):
         self.assertEqual(self.document(*self.arguments)["manifest"]["matches"], False)
         lines = self.lines(3, "verify", "none", "--manifest", "manifest.json")
         self.assertEqual(lines, ["none: not compared with the manifest: it does not exist"])
+
+
+class DownloadTest(VerifyTest):
+    def setUp(self):
+        super().setUp()
+        self.model({X: {"a": bytes(100)}, Y: {"b": bytes(100)}, Z: {"c": bytes(100)}}, {"a": X, "b": Y, "c": Z}, 300)
+        self.size = len(self.read(f"m/{Y}"))
+
+    def cut(self, size):
+        os.truncate(self.path("m", Y), size)
+
+    def test_a_lost_file_and_a_short_one_are_counted(self):
+        os.remove(self.path("m", Z))
+        self.cut(self.size - 30)
+        lines = self.lines(3, "verify", "m", "--quiet")
+        self.assertEqual(lines[1], f"m: incomplete: 1 of 3 files missing: {Z}")
+        self.assertEqual(lines[2], f"m: incomplete: {Y} lacks 30 bytes of {self.size}")
+        self.assertEqual(lines[3:], ["m: incomplete: 130 missing bytes in all"])
+        download = self.document("m")["download"]
+        self.assertEqual((download["file_count"], download["missing_files"], download["missing_bytes"]), (3, [f"m/{Z}"], 130))
+        self.assertEqual([f["missing_bytes"] for f in download["short_files"]], [30])
+
+    def test_a_file_that_ends_in_its_header_has_a_lower_bound(self):
+        self.cut(20)
+        lines = self.lines(1, "verify", "m")
+        self.assertEqual(lines[1:], [f"m: incomplete: {Y} lacks at least {self.size - 100 - 20} bytes: it ends in its header"])
+        lines = self.lines(1, "verify", f"m/{Y}")
+        self.assertEqual(lines[1:], [f"m/{Y}: incomplete: lacks at least {self.size - 100 - 20} bytes: it ends in its header"])
+        found = self.document(f"m/{Y}")
+        self.assertEqual((found["missing_bytes"], found["missing_bytes_exact"]), (self.size - 120, False))
+
+    def test_other_faults_are_not_called_incomplete(self):
+        with open(self.path("m", Y), "ab") as file:
+            file.write(b"x")  # too long
+        self.assertEqual(len(self.lines(1, "verify", "m")), 1)
+        for data in (b"", b"\xff" * 100, b"\x20" + bytes(7), b"\x60" + bytes(7) + b"no JSON", b"\x02" + bytes(7) + b"{]"):
+            with open(self.path("m", Y), "wb") as file:
+                file.write(data)
+            self.assertEqual(len(self.lines(1, "verify", "m")), 1, data)
+            self.assertNotIn("download", self.document("m"))
+
+    def test_a_wrong_total_size_gives_no_sum(self):
+        os.remove(self.path("m", Z))
+        for total in (0, -1, "300", 2**70):
+            self.model({}, {"a": X, "b": Y, "c": Z}, total)
+            lines = self.lines(3, "verify", "m")
+            self.assertEqual([line for line in lines if "note" not in line], [f"m: incomplete: 1 of 3 files missing: {Z}"])
+            self.assertIsNone(self.document("m")["download"]["missing_bytes"])
+
+
+class CacheTest(VerifyTest):
+    """A folder as huggingface_hub leaves it."""
+
+    def setUp(self):
+        super().setUp()
+        if not has_hashes(edit_test.PROGRAM):
+            self.skipTest("the command was built without OpenSSL")
+        self.blobs = "models--org--tiny/blobs"
+        self.snapshot = "models--org--tiny/snapshots/" + "a1" * 20
+        self.hashes = {}
+        for name in (X, Y):
+            self.put("new", [(name[0], "U8", [4], name[:4].encode())])
+            self.link(name, self.read("new"), hashlib.sha256(self.read("new")).hexdigest())
+        index = json.dumps({"metadata": {"total_size": 8}, "weight_map": {"x": X, "y": Y}}).encode()
+        self.link("model.safetensors.index.json", index, hashlib.sha1(b"blob %d\0" % len(index) + index).hexdigest())
+
+    def link(self, name, data, digest):
+        for folder in (self.blobs, self.snapshot):
+            os.makedirs(self.path(folder), exist_ok=True)
+        with open(self.path(self.blobs, digest), "wb") as file:
+            file.write(data)
+        os.symlink(f"../../blobs/{digest}", self.path(self.snapshot, name))
+        self.hashes[name] = digest
+
+    def test_files_match_their_blobs(self):
+        for path in (self.snapshot, "models--org--tiny"):
+            lines = self.lines(0, "verify", path, "--cache")
+            self.assertEqual(lines, [f"{self.snapshot}/{name}: matches its blob" for name in (X, Y)])
+        self.assertEqual([f["matches"] for f in self.document(self.snapshot, "--cache")["cache"]["files"]], [True, True])
+        self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache", "--quiet"), [])
+
+    def test_a_changed_byte_is_found(self):
+        self.flip(f"{self.blobs}/{self.hashes[Y]}")
+        self.assertEqual(self.lines(0, "verify", self.snapshot), [])
+        digest = hashlib.sha256(self.read(f"{self.blobs}/{self.hashes[Y]}")).hexdigest()
+        expected = f"{self.snapshot}/{Y}: differs from its blob: the SHA-256 is {digest}, the name {self.hashes[Y]}"
+        self.assertEqual(self.lines(1, "verify", self.snapshot, "--cache", "--quiet"), [expected])
+        self.assertEqual(self.lines(1, "verify", f"{self.snapshot}/{Y}", "--cache"), [expected])
+        self.assertEqual(self.document(self.snapshot, "--cache")["cache"]["files"][1]["matches"], False)
+
+    def test_an_unfinished_download_is_named(self):
+        name = "b" * 64 + ".incomplete"
+        os.remove(self.path(self.snapshot, Y))
+        os.rename(self.path(self.blobs, self.hashes[Y]), self.path(self.blobs, name))
+        os.symlink("/dev/zero", self.path(self.blobs, "c.incomplete"))
+        size = len(self.read(f"{self.blobs}/{name}"))
+        lines = self.lines(3, "verify", self.snapshot, "--cache")
+        self.assertIn(f"{self.snapshot}: incomplete: 1 of 2 files missing: {Y}", lines)
+        self.assertEqual(lines[-1], f"{self.blobs}/{name}: note: an unfinished download, {size} bytes")
+        self.assertEqual(self.document(self.snapshot, "--cache")["cache"]["incomplete"], [{"path": f"{self.blobs}/{name}", "file_bytes": size}])
+
+    def test_other_names_are_not_compared(self):
+        data = self.read(f"{self.blobs}/{self.hashes[X]}")
+        for name, reason in (("ab" * 20, "a hash of git, not a SHA-256"), ("z" * 64, "not a SHA-256"), ("a\u202eb", "not a SHA-256")):
+            os.remove(self.path(self.snapshot, X))
+            self.link(X, data, name)
+            expected = f"{self.snapshot}/{X}: note: not compared: the name of its blob is {reason}"
+            self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache"), [expected])
+        os.remove(self.path(self.snapshot, X))
+        with open(self.path(self.snapshot, X), "wb") as file:
+            file.write(data)
+        expected = f"{self.snapshot}/{X}: note: not compared: it is not a symlink to a blob"
+        self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache"), [expected])
+        self.assertEqual(self.run_command("verify", "-", "--cache").returncode, 2)
 
 
 if __name__ == "__main__":

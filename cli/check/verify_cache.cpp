@@ -1,0 +1,181 @@
+// Compares a file with the name of its blob. The name comes from the symlink of the snapshot, and the bytes from the
+// open file whose format was checked. Git's hash of small files is SHA-1, which this program does not compute.
+#include "verify_cache.h"
+
+#include "interrupt.h"
+#include "text/formatted.h"
+#include "text/size.h"
+
+#if defined(SAFETENSORS_HAVE_HASH)
+#include <safetensors/hash.h>
+#endif
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace safetensors::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the symlink of a snapshot leads.
+struct Blob {
+  std::string folder;
+  std::string name;
+};
+
+// Returns nothing for a file that is not a symlink into a folder `blobs`.
+std::optional<Blob> blob_of(const std::string& path) {
+  std::error_code failed;
+  const fs::path target = fs::read_symlink(path, failed);
+  if (failed) return std::nullopt;
+  const fs::path blob = target.is_absolute() ? target : fs::path(path).parent_path() / target;
+  if (blob.parent_path().filename() != "blobs") return std::nullopt;
+  return Blob{blob.parent_path().lexically_normal().string(), blob.filename().string()};
+}
+
+bool is_hex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// The names and the sizes of the unfinished downloads in a folder, sorted.
+std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::string& folder) {
+  std::vector<std::pair<std::string, std::uint64_t>> list;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    std::error_code unknown;
+    const std::string name = entry->path().filename().string();
+    if (!name.ends_with(".incomplete") || !fs::is_regular_file(entry->symlink_status(unknown))) continue;
+    const std::uintmax_t size = fs::file_size(entry->path(), unknown);
+    list.emplace_back(entry->path().string(), unknown ? 0 : size);
+  }
+  std::ranges::sort(list);
+  return list;
+}
+
+#if defined(SAFETENSORS_HAVE_HASH)
+Result<std::string> sha256_of(const File& file, Console& console) {
+  const Interrupt interrupt;
+  HashOptions options;
+  options.progress = [&console](std::uint64_t done, std::uint64_t total) {
+    console.progress(done, total);
+    return !Interrupt::caught();
+  };
+  const Result<FileHashes> hashes = hash_file(file, options);
+  if (!hashes) return hashes.error();
+  return to_hex(*hashes->file);
+}
+#else
+Result<std::string> sha256_of(const File&, Console&) {
+  return Error{.code = Errc::unsupported, .path = {}, .message = CacheComparison::unavailable()};
+}
+#endif
+
+}  // namespace
+
+const char* CacheComparison::unavailable() {
+#if defined(SAFETENSORS_HAVE_HASH)
+  return nullptr;
+#else
+  return "this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)";
+#endif
+}
+
+std::vector<std::string> CacheComparison::snapshots(const std::string& path) {
+  std::error_code failed;
+  const fs::path folder = fs::path(path) / "snapshots";
+  if (!fs::is_directory(fs::path(path) / "blobs", failed) || !fs::is_directory(folder, failed)) return {path};
+  std::vector<std::string> list;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    std::error_code unknown;
+    if (entry->is_directory(unknown)) list.push_back(entry->path().string());
+  }
+  std::ranges::sort(list);
+  return list.empty() ? std::vector{path} : list;
+}
+
+void CacheComparison::add(const std::string& path, const Result<File>& file, Console& console) {
+  Verdict verdict;
+  verdict.path = path;
+  const std::optional<Blob> blob = blob_of(path);
+  if (blob) {
+    blobs_.insert(blob->folder);
+    verdict.blob = blob->name;
+  }
+  if (!blob) {
+    verdict.text = !file && file.error().os_error == ENOENT ? "it does not exist" : "it is not a symlink to a blob";
+  } else if (!file) {
+    verdict.match = Match::failed;
+    verdict.text = exit_of(file.error()) == Exit::system ? "it cannot be read" : "it is invalid";
+    verdict.code = exit_of(file.error());
+  } else if (blob->name.size() == 40 && is_hex(blob->name)) {
+    verdict.text = "the name of its blob is a hash of git, not a SHA-256";
+  } else if (blob->name.size() != 64 || !is_hex(blob->name)) {
+    verdict.text = "the name of its blob is not a SHA-256";
+  } else if (const Result<std::string> digest = sha256_of(*file, console); !digest) {
+    verdict.match = Match::failed;
+    verdict.text = describe(digest.error());
+    verdict.code = exit_of(digest.error());
+  } else {
+    verdict.match = *digest == blob->name ? Match::yes : Match::no;
+    verdict.text = *digest;
+    if (verdict.match == Match::no) verdict.code = Exit::negative;
+  }
+  verdicts_.push_back(std::move(verdict));
+}
+
+void CacheComparison::print_verdict(const Verdict& verdict, bool quiet, Console& console) const {
+  const std::string path = printable(verdict.path);
+  switch (verdict.match) {
+    case Match::yes:
+      if (!quiet) console.out(formatted("{}: {} its blob\n", path, console.green("matches")));
+      break;
+    case Match::no:
+      console.out(formatted("{}: {} from its blob: the SHA-256 is {}, the name {}\n", path, console.red("differs"),
+                            verdict.text, printable(verdict.blob)));
+      break;
+    case Match::failed:
+      console.out(formatted("{}: {} with its blob: {}\n", path, console.red("not compared"), printable(verdict.text)));
+      break;
+    case Match::not_checked:
+      if (!quiet) console.out(formatted("{}: note: not compared: {}\n", path, verdict.text));
+      break;
+  }
+}
+
+Exit CacheComparison::print(bool quiet, Console& console, Json* json) const {
+  Exit code = Exit::good;
+  if (json != nullptr) json->line().key("cache").open('{').key("files").open('[');
+  for (const Verdict& verdict : verdicts_) {
+    code = worse(code, verdict.code);
+    if (json == nullptr) {
+      print_verdict(verdict, quiet, console);
+      continue;
+    }
+    const bool compared = verdict.match == Match::yes || verdict.match == Match::no;
+    json->line().open('{').field("path", verdict.path).field("blob", verdict.blob).key("matches");
+    if (compared) {
+      json->boolean(verdict.match == Match::yes).field("sha256", verdict.text);
+    } else {
+      json->null().field("reason", verdict.text);
+    }
+    json->close('}');
+  }
+  if (json != nullptr) json->close(']').line().key("incomplete").open('[');
+  for (const std::string& folder : blobs_) {
+    for (const auto& [path, size] : unfinished(folder)) {
+      if (json != nullptr) json->open('{').field("path", path).field("file_bytes", size).close('}');
+      if (json == nullptr && !quiet)
+        console.out(formatted("{}: note: an unfinished download, {}\n", printable(path), counted(size, "byte")));
+    }
+  }
+  if (json != nullptr) json->close(']').close('}').line();
+  return code;
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,47 @@
+// The comparison of files with the names of their blobs in the cache of huggingface_hub, for the subcommand verify.
+#pragma once
+
+#include "console.h"
+#include "exit_code.h"
+#include "json_output.h"
+
+#include <safetensors/file.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace safetensors::cli {
+
+// In this cache, `snapshots/REVISION/model.safetensors` is a symlink to `blobs/NAME`. NAME is the SHA-256 of a large
+// file, as 64 hexadecimal digits, or the hash of git of a small file, as 40 digits.
+class CacheComparison {
+ public:
+  // Returns nullptr, or the reason why this build cannot compare.
+  [[nodiscard]] static const char* unavailable();
+  // Returns the folders of the snapshots, if the path is a folder `models--...` of the cache, otherwise the path.
+  [[nodiscard]] static std::vector<std::string> snapshots(const std::string& path);
+
+  // Reads all bytes of a file, and compares their SHA-256 with the name of its blob. An error of `file` says why it
+  // cannot be compared.
+  void add(const std::string& path, const Result<File>& file, Console& console);
+  // Prints a verdict per file, and the unfinished downloads beside the blobs, or adds the member "cache" to the object
+  // of the path. Returns the worst verdict. A file that is not checked and an unfinished download are no errors.
+  Exit print(bool quiet, Console& console, Json* json) const;
+
+ private:
+  enum class Match { yes, no, not_checked, failed };
+  struct Verdict {
+    std::string path;
+    Match match = Match::not_checked;
+    std::string blob;  // its name, or empty
+    std::string text;  // the reason, or the SHA-256 that differs
+    Exit code = Exit::good;
+  };
+  void print_verdict(const Verdict& verdict, bool quiet, Console& console) const;
+
+  std::vector<Verdict> verdicts_;
+  std::set<std::string> blobs_;  // folders of the blobs
+};
+
+}  // namespace safetensors::cli

@@ -1,0 +1,35 @@
+// The files beside a model that belong to it, such as config.json and tokenizer.json, for the verbs that write a
+// folder.
+#pragma once
+
+#include "console.h"
+#include "input.h"
+
+#include <safetensors/error.h>
+
+#include <string>
+#include <vector>
+
+namespace safetensors::cli {
+
+struct SideFile {
+  std::string name;
+  std::string path;  // of the regular file
+};
+
+struct SideFiles {
+  std::vector<SideFile> files;       // sorted by name
+  std::vector<std::string> refused;  // names of symlinks that lead out of the folder, sorted
+};
+
+// Finds the side files in the folder of the input. These are regular files that hold no weights by their names, and
+// symlinks to such files in the folder or in the blobs of the same model in the cache of huggingface_hub. Hidden files
+// do not count. A file given by itself has side files only if there is a configuration beside it. None, if `output` is
+// the same folder.
+[[nodiscard]] SideFiles find_side_files(const Input& input, const std::string& output);
+
+// Copies the files into a folder. replace: of old files. A signal stops it. Errors, with the path of the file: those of
+// reading and of NewFile.
+[[nodiscard]] Status copy_side_files(const SideFiles& files, const std::string& folder, bool replace);
+
+}  // namespace safetensors::cli

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""--with-files: which files beside a model are copied, and which are not.
+
+side_files_test.py SAFETENSORS [unittest's arguments]
+"""
+import json
+import os
+import sys
+import unittest
+
+import edit_test
+
+COPIED = ["config.json", "link.json", "tokenizer.json"]
+
+
+class SideFilesTest(edit_test.EditTest):
+    def setUp(self):
+        super().setUp()
+        self.put("m/model.safetensors", [("a", "F32", [2], bytes(8))])
+        for name in ("config.json", "tokenizer.json", "pytorch_model.bin", ".hidden", "model.safetensors.index.fp16.json"):
+            self.write(f"m/{name}", name * 100)
+        self.write("secret", "secret")
+        os.symlink("tokenizer.json", self.path("m/link.json"))
+        os.symlink("../secret", self.path("m/out.txt"))
+        os.symlink(self.path("secret"), self.path("m/absolute.txt"))
+        os.symlink("nothing", self.path("m/dangling.json"))
+        os.mkdir(self.path("m/folder.json"))
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def names(self, folder):
+        return sorted(name for name in os.listdir(self.path(folder)) if ".safetensors" not in name)
+
+    def output(self, *arguments):
+        return self.succeed(*arguments)
+
+    def test_each_verb_copies_the_same_files(self):
+        verbs = [("select", "-m", "*"), ("cast", "--to", "bf16"), ("reshard",), ("repack",), ("split",)]
+        for verb, *options in verbs:
+            self.output(verb, "m", verb, *options, "--with-files")
+            self.assertEqual(self.names(verb), COPIED, verb)
+            for name in COPIED:
+                self.assertEqual(self.read(f"{verb}/{name}"), self.read(f"m/{name}"))
+                self.assertFalse(os.path.islink(self.path(verb, name)))
+
+    def test_files_are_named_and_not_copied_without_the_option(self):
+        text = self.output("reshard", "m", "new")
+        self.assertIn("not copied: config.json, link.json, tokenizer.json (--with-files copies them)\n", text)
+        self.assertEqual(self.names("new"), [])
+        document = json.loads(self.output("reshard", "m", "json", "--json"))
+        self.assertEqual(document["other_files"], COPIED)
+        document = json.loads(self.output("reshard", "m", "json2", "--with-files", "--json"))
+        self.assertEqual(document["copied_files"], COPIED)
+
+    def test_a_dry_run_copies_nothing(self):
+        self.assertIn("would copy: config.json, ", self.output("reshard", "m", "new", "--with-files", "-n"))
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    def test_links_that_lead_out_are_named(self):
+        os.symlink("/dev/zero", self.path("m/zero.json"))
+        os.mkfifo(self.path("m/fifo.json"))
+        text = self.output("reshard", "m", "new", "--with-files")
+        self.assertIn("lead out of the folder: absolute.txt, dangling.json, out.txt, zero.json\n", text)
+        self.assertEqual(self.names("new"), COPIED)
+
+    def test_old_files_are_replaced_only_with_force_and_links_never(self):
+        self.output("reshard", "m", "new", "--with-files")
+        self.write("new/config.json", "mine")
+        self.fail_with(1, "exists and is not empty", "reshard", "m", "new", "--with-files")
+        self.assertEqual(self.read("new/config.json"), b"mine")
+        self.output("reshard", "m", "new", "--with-files", "--force")
+        self.assertEqual(self.read("new/config.json"), self.read("m/config.json"))
+        os.remove(self.path("new/config.json"))
+        os.symlink("../secret", self.path("new/config.json"))
+        self.fail_with(3, "new/config.json: is a symlink: not replaced", "reshard", "m", "new", "--with-files", "--force")
+        self.assertEqual(self.read("secret"), b"secret")
+
+    def test_the_folder_itself_is_no_source(self):
+        before = {name: self.read(f"m/{name}") for name in COPIED}
+        text = self.output("reshard", "m", "m/", "--with-files", "--force")
+        self.assertNotIn("copied", text)
+        self.assertEqual({name: self.read(f"m/{name}") for name in COPIED}, before)
+
+    def test_a_file_has_side_files_only_beside_a_configuration(self):
+        self.assertIn("not copied: config.json", self.output("split", "m/model.safetensors", "new"))
+        os.remove(self.path("m/config.json"))
+        self.assertNotIn("not copied", self.output("split", "m/model.safetensors", "new2"))
+
+    def test_blobs_of_the_cache_are_followed(self):
+        os.makedirs(self.path("hub/blobs"))
+        snapshot = "hub/snapshots/" + "a" * 40
+        self.put(f"{snapshot}/model.safetensors", [("a", "F32", [2], bytes(8))])
+        self.write("hub/blobs/0123", "{}")
+        self.write("hub/other", "x")
+        os.symlink("../../blobs/0123", self.path(snapshot, "config.json"))
+        os.symlink("../../other", self.path(snapshot, "other.json"))
+        text = self.output("reshard", snapshot, "new", "--with-files")
+        self.assertIn("copied: config.json\n", text)
+        self.assertIn("lead out of the folder: other.json\n", text)
+        self.assertEqual(self.read("new/config.json"), b"{}")
+
+    def test_an_output_file_takes_no_files(self):
+        self.fail_with(2, "--with-files is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--with-files")
+
+
+if __name__ == "__main__":
+    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
