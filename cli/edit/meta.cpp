@@ -19,7 +19,12 @@ quotes, or - for standard input. ls prints every pair, escaped, and
 the metadata of the index. get prints one value unchanged (escaped on a
 terminal) and a line feed, from the first file that has KEY. set and rm write a
 new file with the same tensors, which replaces the old one. rm changes nothing
-if a KEY does not exist. You may write KEY as ls shows it.)";
+if a KEY does not exist. You may write KEY as ls shows it.
+
+set changes every file of a model, and rm each that has a KEY, one after the
+other. Nothing is changed if one of the new headers is invalid or too large. A
+kill can leave some files changed and the others not, each of them whole: run
+the same command again.)";
 
 constexpr Option kMetaTable[] = {
     {"-n,--dry-run", nullptr, "show what would be done, change nothing"},
@@ -46,6 +51,7 @@ constexpr const char* kMetaExamples[] = {
     "safetensors meta get model.safetensors format",
     "safetensors meta set model.safetensors license=apache-2.0 --dry-run",
     "safetensors meta rm model.safetensors draft --in-place",
+    "safetensors meta set llama/ license=apache-2.0",
 };
 
 void print_json(Json& json, const Metadata& metadata) {
@@ -182,8 +188,8 @@ const Command kMeta = {
     .usage =
         "safetensors meta ls PATH [--json]\n"
         "safetensors meta get PATH KEY [--json]\n"
-        "safetensors meta set FILE KEY=VALUE... [OPTIONS]\n"
-        "safetensors meta rm FILE KEY... [OPTIONS]",
+        "safetensors meta set PATH KEY=VALUE... [OPTIONS]\n"
+        "safetensors meta rm PATH KEY... [OPTIONS]",
     .description = kMetaDescription,
     .options_heading = "options of set and rm:",
     .options = kMetaTable,

@@ -1,4 +1,5 @@
-// Plans an edit of the metadata first: the sizes that --dry-run shows, and the errors. The library then edits the file.
+// Plans an edit of the metadata first, of all files of the model: the sizes that --dry-run shows, and the errors. The
+// library then edits one file after the other.
 #include "meta_edit.h"
 
 #include "input.h"
@@ -15,12 +16,26 @@ namespace safetensors::cli {
 namespace {
 
 using Edits = std::vector<MetadataEdit>;
-using OldValues = std::vector<std::optional<std::string>>;  // in the order of the edits
+
+struct Plan {
+  std::uint64_t header_bytes = 0;  // after the edit
+  std::uint64_t file_bytes = 0;
+};
+
+// A file to edit.
+struct Target {
+  std::string path;
+  std::string name;  // for display, not escaped
+  Header header;
+  Edits edits;
+  std::vector<std::optional<std::string>> old = {};  // values, in the order of the edits
+  Plan plan = {};
+};
 
 // Returns nullopt, or the text of an error in the command line.
 std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
   const bool set = given[0] == "set";
-  if (given.size() < 3) return set ? "set takes one FILE and KEY=VALUE..." : "rm takes one FILE and KEY...";
+  if (given.size() < 3) return set ? "set takes one PATH and KEY=VALUE..." : "rm takes one PATH and KEY...";
   for (std::size_t i = 2; i < given.size(); ++i) {
     const std::size_t equals = given[i].find('=');
     if (set && equals == std::string::npos) return formatted("{} is not KEY=VALUE", printable(given[i]));
@@ -35,11 +50,6 @@ std::optional<std::string> parse_edits(const std::vector<std::string>& given, Ed
   }
   return std::nullopt;
 }
-
-struct Plan {
-  std::uint64_t header_bytes = 0;  // after the edit
-  std::uint64_t file_bytes = 0;
-};
 
 // The sizes that edit_metadata() would produce, or its error.
 Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
@@ -88,20 +98,36 @@ void string_or_null(Json& json, const std::optional<Text>& text) {
   }
 }
 
-void print_json(Console& console, const std::string& path, const MetaEdit& edit, const Edits& edits,
-                const OldValues& old, const Plan* plan, const Error* error) {
+void json_plan(Json& json, const Target& target) {
+  json.field("header_bytes", target.plan.header_bytes)
+      .field("file_bytes", target.plan.file_bytes)
+      .key("edits")
+      .open('[');
+  for (std::size_t i = 0; i < target.edits.size(); ++i) {
+    json.line().open('{').field("key", target.edits[i].key).key("old");
+    string_or_null(json, target.old[i]);
+    json.key("new");
+    string_or_null(json, target.edits[i].value);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+// of_model: the argument names several files, so the document lists them.
+void print_json(Console& console, const std::string& path, const MetaEdit& edit, const std::vector<Target>& targets,
+                bool of_model, const Error* error) {
   Json json(console, "meta");
   json.field("path", path).field("dry_run", edit.dry_run).field("in_place", edit.options.in_place);
   json.field("changed", error == nullptr && !edit.dry_run);
   if (error != nullptr) {
-    json.error(*error);
+    json_input_error(json, path, *error);
+  } else if (!of_model) {
+    json_plan(json, targets[0]);
   } else {
-    json.field("header_bytes", plan->header_bytes).field("file_bytes", plan->file_bytes).key("edits").open('[');
-    for (std::size_t i = 0; i < edits.size(); ++i) {
-      json.line().open('{').field("key", edits[i].key).key("old");
-      string_or_null(json, old[i]);
-      json.key("new");
-      string_or_null(json, edits[i].value);
+    json.key("files").open('[');
+    for (const Target& target : targets) {
+      json.line().open('{').field("path", target.path);
+      json_plan(json, target);
       json.close('}');
     }
     json.close(']');
@@ -109,19 +135,52 @@ void print_json(Console& console, const std::string& path, const MetaEdit& edit,
   json.finish();
 }
 
-// For rm: replaces each key by the key in the file, which the user may have given escaped. Error: not_found.
-Status find_keys(const Header& header, Edits& edits) {
-  for (MetadataEdit& edit : edits) {
-    if (edit.value) continue;
-    const auto pair = find_metadata(header, edit.key);
-    if (!pair) {
-      return Error{.code = Errc::not_found,
-                   .path = {},
-                   .message = formatted("no metadata key `{}`; nothing was changed", printable(edit.key))};
+// The edits of one file: for rm, those whose key the file has, with the key as it stands in the file, which the user
+// may have given escaped. Sets `found` of each edit that is there.
+Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& found) {
+  Edits list;
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    if (edits[i].value) {
+      list.push_back(edits[i]);
+      found[i] = true;
+    } else if (const auto pair = find_metadata(header, edits[i].key)) {
+      list.push_back({std::string(pair->first), std::nullopt});
+      found[i] = true;
     }
-    edit.key = std::string(pair->first);
   }
-  return {};
+  return list;
+}
+
+// Plans the edits of all files, before one changes. Errors: not_found, and those of plan_edit() with the path of the
+// file.
+Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, const EditOptions& options) {
+  std::vector<Target> targets;
+  std::vector<bool> found(edits.size());
+  for (std::size_t i = 0; i < input.files().size(); ++i) {
+    const File& file = input.files()[i];
+    Target target{file.path(), input.file_name(i), file.header(), edits_of(file.header(), edits, found)};
+    for (const MetadataEdit& change : target.edits) {
+      const auto value = target.header.metadata().find(change.key);
+      target.old.push_back(value ? std::optional(std::string(*value)) : std::nullopt);
+    }
+    if (!target.edits.empty()) targets.push_back(std::move(target));
+  }
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    if (found[i]) continue;
+    return Error{.code = Errc::not_found,
+                 .path = {},
+                 .message = formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key))};
+  }
+  for (Target& target : targets) {
+    const Result<Plan> plan = plan_edit(target.header, target.edits, options);
+    if (!plan) {
+      Error error = plan.error();
+      error.path = target.path;
+      return error;
+    }
+    target.plan = *plan;
+  }
+  return targets;
 }
 
 // Edits the file. A signal stops the copy: the library removes the unfinished file, and the process ends by the signal.
@@ -134,6 +193,22 @@ Status write_edit(const std::string& path, const Edits& edits, EditOptions optio
   return edit_metadata(path, edits, options);
 }
 
+// Edits the files, one after the other. An error says how many are changed already.
+Status write_files(const std::vector<Target>& targets, const EditOptions& options, Console& console) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Status status = write_edit(targets[i].path, targets[i].edits, options, console);
+    if (status) continue;
+    Error error = status.error();
+    if (error.path.empty()) error.path = targets[i].path;
+    if (i > 0) {
+      error.message +=
+          formatted("; {} of {} files are changed already: run the command again for the rest", i, targets.size());
+    }
+    return error;
+  }
+  return {};
+}
+
 }  // namespace
 
 Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
@@ -142,29 +217,25 @@ Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, 
   if (given[1] == kStandardInput) return console.usage("meta", "set and rm need a file, not standard input");
   EditOptions options = edit.options;
   options.parse.allow_leading_whitespace = true;
-  std::optional<Result<File>> file(open_file(given[1], console));
-  const std::string path = *file ? (*file)->path() : given[1];  // of the only file of a folder
-  const Header* header = *file ? &(*file)->header() : nullptr;
-  const Status found = header != nullptr ? find_keys(*header, edits) : Status(file->error());
-  const Result<Plan> plan = found ? plan_edit(*header, edits, options) : Result<Plan>(found.error());
-  Status status = plan ? Status() : Status(plan.error());
-  OldValues old;
-  for (const MetadataEdit& change : edits) {
-    old.emplace_back();
-    const auto value = status ? header->metadata().find(change.key) : std::nullopt;
-    if (value) old.back() = std::string(*value);
-  }
-  if (status && !edit.dry_run) {
-    file.reset();  // the library reads the header again
-    status = write_edit(path, edits, options, console);
-  }
+  std::optional<Result<Input>> input(Input::open(given[1], console));
+  const bool of_model = *input && (*input)->files().size() > 1;
+  // For one file of a folder, the path of the file.
+  const std::string path = *input && (*input)->files().size() == 1 ? (*input)->files()[0].path() : given[1];
+  const Result<std::vector<Target>> targets =
+      *input ? plan_files(**input, edits, options) : Result<std::vector<Target>>(input->error());
+  Status status = targets ? Status() : Status(targets.error());
+  input.reset();  // the library opens the files again
+  if (status && !edit.dry_run) status = write_files(*targets, options, console);
   const Error* error = status ? nullptr : &status.error();
   if (edit.json) {
-    print_json(console, path, edit, edits, old, plan ? &*plan : nullptr, error);
+    print_json(console, path, edit, targets ? *targets : std::vector<Target>(), of_model, error);
   } else if (error == nullptr && edit.dry_run) {
-    print_plan(console, *header, edits, *plan, options.in_place);
+    for (const Target& target : *targets) {
+      if (of_model) console.heading(printable(target.name) + ":");
+      print_plan(console, target.header, target.edits, target.plan, options.in_place);
+    }
   }
-  return error == nullptr ? Exit::good : console.error(path, *error);
+  return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
 
 std::optional<Metadata::value_type> find_metadata(const Header& header, std::string_view key) {
