@@ -25,6 +25,7 @@ constexpr unsigned kMaxDepth = 32;
 struct Names {
   std::vector<std::string> files;
   std::vector<std::string> folders;
+  bool whole = true;  // whether the folder could be listed
 };
 
 Names names_in(const std::string& folder) {
@@ -40,6 +41,7 @@ Names names_in(const std::string& folder) {
       names.files.push_back(name);
     }
   }
+  names.whole = !failed;
   std::ranges::sort(names.files);
   std::ranges::sort(names.folders);
   return names;
@@ -73,10 +75,11 @@ std::vector<std::string> models_in(const std::string& folder, const Names& names
   return found;
 }
 
+// A folder that cannot be listed, or is too deep, is a path, too: the verb then reports its error.
 void add_below(const std::string& folder, unsigned depth, std::vector<std::string>& found) {
   const Names names = names_in(folder);
+  if (!names.whole || depth == kMaxDepth) return found.push_back(folder);
   for (std::string& path : models_in(folder, names)) found.push_back(std::move(path));
-  if (depth == kMaxDepth) return;
   for (const std::string& name : names.folders) add_below(join(folder, name), depth + 1, found);
 }
 
@@ -91,7 +94,9 @@ std::vector<std::string> components_of(const std::string& folder) {
   std::vector<std::string> found = models_in(folder, names);
   for (const std::string& name : names.folders) {
     const std::string below = join(folder, name);
-    for (std::string& path : models_in(below, names_in(below))) found.push_back(std::move(path));
+    const Names inside = names_in(below);
+    if (!inside.whole) found.push_back(below);
+    for (std::string& path : models_in(below, inside)) found.push_back(std::move(path));
   }
   return found;
 }

@@ -72,7 +72,7 @@ std::string largest_text(const std::vector<const TensorInfo*>& tensors) {
   return formatted("the largest has {}", size_text(largest));
 }
 
-std::string joined(const std::vector<std::string>& lists) {
+std::string with_commas(const std::vector<std::string>& lists) {
   std::string text;
   for (const std::string& list : lists) (text += text.empty() ? "" : ",") += list;
   return printable(text);
@@ -161,11 +161,11 @@ std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::stri
   };
   const std::vector<const TensorInfo*> named = tensors;
   std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_dtype(one->dtype); });
-  if (tensors.empty()) return text("--dtype", joined(dtype_texts_), "found " + dtypes_text(named));
+  if (tensors.empty()) return text("--dtype", with_commas(dtype_texts_), "found " + dtypes_text(named));
   if (std::ranges::none_of(tensors, [&](const TensorInfo* one) { return one->nbytes() >= min_size_; }))
     return text("--min-size", printable(*min_size_text_), largest_text(tensors));
   std::erase_if(tensors, [&](const TensorInfo* one) { return one->nbytes() < min_size_; });
-  return text("--layers", joined(layer_texts_), layers_text(tensors));
+  return text("--layers", with_commas(layer_texts_), layers_text(tensors));
 }
 
 std::optional<Error> nothing_chosen(const Selection& selection, const Input& input) {

@@ -36,7 +36,8 @@ function(safetensors_fetch_commit name repository commit folder)
     file(REMOVE_RECURSE ${tree})
     file(MAKE_DIRECTORY ${tree})
     # Nothing may ask for a password.
-    set(git ${CMAKE_COMMAND} -E env --unset=GIT_DIR GIT_TERMINAL_PROMPT=0 ${GIT_EXECUTABLE} -c advice.detachedHead=false)
+    set(git ${CMAKE_COMMAND} -E env --unset=GIT_DIR --unset=GIT_WORK_TREE --unset=GIT_INDEX_FILE
+      --unset=GIT_OBJECT_DIRECTORY --unset=GIT_COMMON_DIR GIT_TERMINAL_PROMPT=0 ${GIT_EXECUTABLE} -c advice.detachedHead=false)
     foreach(step "init;--quiet" "fetch;--quiet;--depth;1;${repository};${commit}" "checkout;--quiet;${commit}")
       execute_process(COMMAND ${git} ${step} WORKING_DIRECTORY ${tree} TIMEOUT 60 RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
       if(NOT code EQUAL 0)

@@ -1,6 +1,7 @@
 // The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
 #include "arguments.h"
 #include "command.h"
+#include "diff_lora.h"
 #include "diff_tables.h"
 #include "input.h"
 #include "interrupt.h"
@@ -53,6 +54,9 @@ constexpr Option kDiffTable[] = {
      "name|max-error|differing"},
     {"--top", "N", "show only the first N lines of the table"},
     {"--by-layer", nullptr, "one line per layer: the layers that changed"},
+    {"--lora", nullptr,
+     "B is a low-rank adapter for A: show how much each pair of\n"
+     "matrices changes its tensor"},
     {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
@@ -63,12 +67,19 @@ constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the
 A or B only. FIRST is the index of the first element that differs. With
 --by-layer, a line is for all tensors whose names begin alike up to the first
 number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
-of the tensors that differ.)";
+of the tensors that differ.
+
+With --lora, CHANGE is the Frobenius norm of SCALE x B x A, and RELATIVE this
+norm divided by that of the tensor. SCALE is alpha / RANK. The alpha comes from
+the adapter, or from adapter_config.json beside it, else it is RANK. Names are
+those of PEFT, diffusers and kohya. --sort max-error puts the largest RELATIVE
+first.)";
 
 constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",
     "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
     "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
+    "safetensors diff llama-7b/ adapter_model.safetensors --lora --sort max-error",
     "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
 };
 
@@ -80,6 +91,7 @@ struct DiffRequest {
   Selection selection;
   DiffView view;
   bool by_layer = false;
+  bool lora = false;
   bool exit_zero = false;
   bool brief = false;
   bool json = false;
@@ -245,14 +257,37 @@ void print_table(Console& console, const DiffRequest& request, const DiffResult&
   print_layers(console, result.tensors, names, request.view);
 }
 
+Exit compare_lora(const DiffRequest& request, const Input& first, const Input& second, Console& console) {
+  const Interrupt interrupt;
+  Result<LoraDiff> found = diff_lora(first, second, request.paths[1], request.selection, console);
+  if (!found && Interrupt::caught()) return Exit::good;
+  if (!found) return fail(request, request.paths[1], found.error(), console);
+  sort_pairs(found->pairs, request.view.sort);
+  if (request.json) {
+    Json json(console, "diff");
+    json.field("first", request.paths[0]).field("second", request.paths[1]);
+    json_lora(json, *found);
+    json.finish();
+  } else {
+    print_lora(console, *found, request.view, request.brief);
+  }
+  if (!request.selection.empty() && found->pairs.empty()) {
+    const std::optional<Error> none = nothing_chosen(request.selection, first);
+    console.message(none ? none->message : "no adapter of B is for a selected tensor");
+    return Exit::negative;
+  }
+  return request.exit_zero ? Exit::good : Exit::negative;
+}
+
 Exit compare(DiffRequest& request, Console& console) {
   if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
     return console.usage("diff", "only one of A and B can be standard input");
-  const PipeData data = request.options.values ? PipeData::keep : PipeData::skip;
+  const PipeData data = request.options.values || request.lora ? PipeData::keep : PipeData::skip;
   const Result<Input> first = Input::open(request.paths[0], console, {}, data);
   if (!first) return fail(request, request.paths[0], first.error(), console);
   const Result<Input> second = Input::open(request.paths[1], console, {}, data);
   if (!second) return fail(request, request.paths[1], second.error(), console);
+  if (request.lora) return compare_lora(request, *first, *second, console);
   if (request.map) {
     Status status = read_name_map(*request.map, request.names);
     if (status) status = check_name_map(*first, request.paths[0], *request.map, request.names);
@@ -315,6 +350,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.value("sort", sort);
   arguments.value("top", top);
   arguments.flag("by-layer", request.by_layer);
+  arguments.flag("lora", request.lora);
   arguments.flag("exit-zero", request.exit_zero);
   arguments.flag("brief", request.brief);
   arguments.flag("json", request.json);
@@ -325,6 +361,8 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   if (request.brief && request.json) return "--brief does not go with --json";
   if ((top || request.by_layer) && (request.json || request.brief))
     return "--top and --by-layer do not go with --json and --brief";
+  if (request.lora && (no_values || rtol || atol || ulps || request.map || request.by_layer || sort == "differing"))
+    return "--lora goes with --sort name or max-error, --top, --brief, --json, --exit-zero and selections";
   if (top) request.view.top = parse_number(*top);
   if (top && !request.view.top) return "--top is a number, such as 10";
   request.view.sort = sort.value_or("");
@@ -359,7 +397,9 @@ const Command kDiff = {
         "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
         "                 [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
         "                 [--map FILE] [--sort KEY] [--top N]\n"
-        "                 [--by-layer | --brief] [--exit-zero] [--json]",
+        "                 [--by-layer | --brief] [--exit-zero] [--json]\n"
+        "safetensors diff MODEL ADAPTER --lora [--sort KEY] [--top N]\n"
+        "                 [--brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

@@ -29,8 +29,9 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --forbid and --manifest. With
---header-only, a file may end in its data, and the verdict is about its header.
+are no rules for the data, so it is read only with --forbid, --manifest and
+--cache. With --header-only, a file may end in its data, and the verdict is
+about its header.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
@@ -321,8 +322,12 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
-  if (options.header_only && (values || manifest))
-    return console.usage("verify", "--header-only reads no data: it does not go with --forbid and --manifest");
+  if (options.header_only && (values || manifest || options.cache || recursive)) {
+    return console.usage(
+        "verify",
+        "--header-only takes files and reads no data: it does not go with --forbid, --manifest, --cache "
+        "and --recursive");
+  }
   if (const auto set = options.header_only ? path_of_set(paths) : std::nullopt)
     return console.usage("verify", formatted("--header-only takes files, not a model of several: {}", printable(*set)));
   if (max_header) {
@@ -346,7 +351,6 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     if (!read) return manifest_error(*manifest, read.error(), as_json, console);
     options.manifest = *std::move(read);
   }
-  if (!manifest) paths = expand_folders(expand_patterns(paths), recursive);
   if (options.cache) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--cache needs files, not standard input");
@@ -357,6 +361,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
       for (std::string& snapshot : CacheComparison::snapshots(path)) found.push_back(std::move(snapshot));
     paths = std::move(found);
   }
+  if (!manifest) paths = expand_folders(expand_patterns(paths), recursive);
   return for_each_file("verify", paths, as_json, console,
                        [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
 }

@@ -25,8 +25,8 @@ struct Plan {
 // A file to edit.
 struct Target {
   std::string path;
-  std::string name;  // for display, not escaped
-  Header header;
+  std::string name;              // for display, not escaped
+  std::optional<Header> header;  // not while the library edits: it reads the header again
   Edits edits;
   std::vector<std::optional<std::string>> old = {};  // values, in the order of the edits
   Plan plan = {};
@@ -160,7 +160,7 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
     const File& file = input.files()[i];
     Target target{file.path(), input.file_name(i), file.header(), edits_of(file.header(), edits, found)};
     for (const MetadataEdit& change : target.edits) {
-      const auto value = target.header.metadata().find(change.key);
+      const auto value = target.header->metadata().find(change.key);
       target.old.push_back(value ? std::optional(std::string(*value)) : std::nullopt);
     }
     if (!target.edits.empty()) targets.push_back(std::move(target));
@@ -172,7 +172,7 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
                  .message = formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key))};
   }
   for (Target& target : targets) {
-    const Result<Plan> plan = plan_edit(target.header, target.edits, options);
+    const Result<Plan> plan = plan_edit(*target.header, target.edits, options);
     if (!plan) {
       Error error = plan.error();
       error.path = target.path;
@@ -221,18 +221,21 @@ Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, 
   const bool of_model = *input && (*input)->files().size() > 1;
   // For one file of a folder, the path of the file.
   const std::string path = *input && (*input)->files().size() == 1 ? (*input)->files()[0].path() : given[1];
-  const Result<std::vector<Target>> targets =
+  Result<std::vector<Target>> targets =
       *input ? plan_files(**input, edits, options) : Result<std::vector<Target>>(input->error());
   Status status = targets ? Status() : Status(targets.error());
   input.reset();  // the library opens the files again
-  if (status && !edit.dry_run) status = write_files(*targets, options, console);
+  if (status && !edit.dry_run) {
+    for (Target& target : *targets) target.header.reset();
+    status = write_files(*targets, options, console);
+  }
   const Error* error = status ? nullptr : &status.error();
   if (edit.json) {
     print_json(console, path, edit, targets ? *targets : std::vector<Target>(), of_model, error);
   } else if (error == nullptr && edit.dry_run) {
     for (const Target& target : *targets) {
       if (of_model) console.heading(printable(target.name) + ":");
-      print_plan(console, target.header, target.edits, target.plan, options.in_place);
+      print_plan(console, *target.header, target.edits, target.plan, options.in_place);
     }
   }
   return error == nullptr ? Exit::good : input_error(path, *error, console);

@@ -152,10 +152,10 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
   return rewrite.write(output, how);
 }
 
-Status RewriteRequest::take_side_files(const Input& input) {
+Status RewriteRequest::look_at_side_files(const Input& input) {
   if (!options.folder) return {};
   side_files_ = find_side_files(input, output);
-  return with_files_ && !dry_run_ ? copy_side_files(side_files_, output, force_) : Status();
+  return with_files_ ? check_side_files(side_files_, output, force_) : Status();
 }
 
 void RewriteRequest::print_side_files(Console& console) const {
@@ -170,7 +170,7 @@ void RewriteRequest::print_side_files(Console& console) const {
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
   if (with_files_) {
     line(dry_run_ ? "would copy:" : "copied:", names, "");
-    line("not copied, because they are symlinks that lead out of the folder:", side_files_.refused, "");
+    line("not copied, because they are symlinks out of the folder, or to no file:", side_files_.refused, "");
   } else {
     line("not copied:", names, " (--with-files copies them)");
   }
@@ -179,6 +179,8 @@ void RewriteRequest::print_side_files(Console& console) const {
 void RewriteRequest::json_side_files(Json& json) const {
   json.key(with_files_ && !dry_run_ ? "copied_files" : "other_files").open('[');
   for (const SideFile& file : side_files_.files) json.string(file.name);
+  json.close(']').key("refused_files").open('[');
+  for (const std::string& name : side_files_.refused) json.string(name);
   json.close(']').line();
 }
 
@@ -240,8 +242,9 @@ std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, 
   return report != nullptr ? report->files[file] : rewrite.layout().files()[file].name;
 }
 
-Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console) const {
-  if (json_) print_all_json(console, nullptr, nullptr, path, &error);
+Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console,
+                          const RewriteReport* report) const {
+  if (json_) print_all_json(console, nullptr, report, path, &error);
   return input_error(path, error, console);
 }
 
@@ -251,15 +254,18 @@ Exit RewriteRequest::run(Console& console) {
   if (const auto wrong = choose_kind(*input)) return console.usage(verb, *wrong);
   const Result<Rewrite> rewrite = plan(*input);
   if (!rewrite) return fail(inputs[0], rewrite.error(), console);
-  if (Status status = check_output(*input, *rewrite); !status) return fail(output, status.error(), console);
+  Status status = check_output(*input, *rewrite);
+  if (status) status = look_at_side_files(*input);
+  if (!status) return fail(output, status.error(), console);
   std::optional<RewriteReport> report;
   if (!dry_run_) {
     Result<RewriteReport> written = write(*rewrite, console);
     if (!written) return fail(output, written.error(), console);
     report = *std::move(written);
   }
-  if (Status status = take_side_files(*input); !status) return fail(output, status.error(), console);
   const RewriteReport* shown = report ? &*report : nullptr;
+  if (shown != nullptr && with_files_) status = copy_side_files(side_files_, output, force_);
+  if (!status) return fail(output, status.error(), console, shown);
   if (json_) {
     print_all_json(console, &*rewrite, shown, {}, nullptr);
   } else {

@@ -1,9 +1,10 @@
 // Copies the files beside a model. A model may come from a stranger, so a symlink in its folder must not make this
-// program copy another file of the user: a link counts only if its target is in the folder, or in the blobs of the same
-// model in a cache. A file is opened without following links, and copied only if it is then a regular file.
+// program copy another file of the user: see own_target(). A file is opened without following links, and copied only if
+// it is then a regular file.
 #include "side_files.h"
 
 #include "interrupt.h"
+#include "link_target.h"
 #include "new_file.h"
 
 #include "os/descriptor.h"
@@ -25,26 +26,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigurations[] = {"config.json", "adapter_config.json", "model_index.json"};
-constexpr std::string_view kWeights[] = {".safetensors", ".bin",  ".pt",   ".pth",       ".ckpt",
-                                         ".gguf",        ".ggml", ".onnx", ".h5",        ".msgpack",
-                                         ".pickle",      ".pkl",  ".npz",  ".index.json"};
+constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",        ".pth",     ".ckpt",     ".gguf",
+                                         ".ggml",        ".onnx",      ".h5",        ".msgpack", ".pickle",   ".pkl",
+                                         ".npz",         ".npy",       ".pb",        ".tflite",  ".pdparams", ".ot",
+                                         ".onnx_data",   ".onnx.data", ".index.json"};
 
 bool is_weights(std::string_view name) {
   return name.find(".safetensors.index.") != std::string_view::npos ||
          std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// The target of a symlink, if it is in the folder or in the blobs of the cache that the folder is a snapshot of.
-std::optional<std::string> target_of(const fs::path& link, const fs::path& folder) {
-  std::error_code failed;
-  const fs::path target = fs::canonical(link, failed);
-  if (failed) return std::nullopt;
-  const fs::path real = fs::canonical(folder, failed);
-  if (failed) return std::nullopt;
-  const bool snapshot = real.parent_path().filename() == "snapshots";
-  const fs::path blobs = real.parent_path().parent_path() / "blobs";
-  if (target.parent_path() != real && !(snapshot && target.parent_path() == blobs)) return std::nullopt;
-  return target.string();
+std::string path_in(const std::string& folder, const std::string& name) {
+  return folder + (folder.ends_with('/') ? "" : "/") + name;
 }
 
 Error failure(Errc code, const char* what, const std::string& path) {
@@ -102,7 +95,9 @@ SideFiles find_side_files(const Input& input, const std::string& output) {
     const fs::file_type type = entry->symlink_status(unknown).type();
     if (type == fs::file_type::regular) found.files.push_back({name, entry->path().string()});
     if (type != fs::file_type::symlink || fs::is_directory(entry->path(), unknown)) continue;
-    if (std::optional<std::string> target = target_of(entry->path(), folder)) {
+    std::optional<std::string> target = own_target(entry->path(), folder);
+    if (target && is_weights(*target)) continue;
+    if (target && fs::is_regular_file(*target, unknown)) {
       found.files.push_back({name, *std::move(target)});
     } else {
       found.refused.push_back(name);
@@ -113,10 +108,23 @@ SideFiles find_side_files(const Input& input, const std::string& output) {
   return found;
 }
 
+Status check_side_files(const SideFiles& files, const std::string& folder, bool replace) {
+  for (const SideFile& file : files.files) {
+    const std::string to = path_in(folder, file.name);
+    std::error_code unknown;
+    const fs::file_type type = fs::symlink_status(to, unknown).type();
+    if (type == fs::file_type::not_found || type == fs::file_type::none) continue;
+    if (type != fs::file_type::regular)
+      return Error{.code = Errc::not_regular_file, .path = to, .message = "is not a regular file: not replaced"};
+    if (!replace) return Error{.code = Errc::invalid_argument, .path = to, .message = "exists; --force replaces it"};
+  }
+  return {};
+}
+
 Status copy_side_files(const SideFiles& files, const std::string& folder, bool replace) {
   const Interrupt interrupt;
   for (const SideFile& file : files.files) {
-    const std::string to = folder + (folder.ends_with('/') ? "" : "/") + file.name;
+    const std::string to = path_in(folder, file.name);
     if (Status status = copy_file(file, to, replace); !status) return status;
   }
   return {};

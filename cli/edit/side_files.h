@@ -19,7 +19,7 @@ struct SideFile {
 
 struct SideFiles {
   std::vector<SideFile> files;       // sorted by name
-  std::vector<std::string> refused;  // names of symlinks that lead out of the folder, sorted
+  std::vector<std::string> refused;  // names of symlinks that lead out of the folder, or to no regular file, sorted
 };
 
 // Finds the side files in the folder of the input. These are regular files that hold no weights by their names, and
@@ -27,6 +27,10 @@ struct SideFiles {
 // do not count. A file given by itself has side files only if there is a configuration beside it. None, if `output` is
 // the same folder.
 [[nodiscard]] SideFiles find_side_files(const Input& input, const std::string& output);
+
+// Finds the errors that the copy into a folder would have: a file that is there (without `replace`), or is no regular
+// file.
+[[nodiscard]] Status check_side_files(const SideFiles& files, const std::string& folder, bool replace);
 
 // Copies the files into a folder. replace: of old files. A signal stops it. Errors, with the path of the file: those of
 // reading and of NewFile.

@@ -1,28 +1,46 @@
-// Reads the start of config.json with stdio. Asks before it opens whether the path is a file, because a FIFO without a
-// writer never opens.
+// Reads the start of config.json. A page is shown to others, and a folder may come from a stranger: so a symlink counts
+// only if own_target() says so, and only a regular file with a size is read, which leaves out FIFOs and the files of
+// /proc.
 #include "page_config.h"
 
-#include "os/file_status.h"
+#include "link_target.h"
 
-#include <cstdio>
-#include <memory>
+#include "os/descriptor.h"
+#include "os/file_status.h"
+#include "os/open.h"
+#include "os/system.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <system_error>
 
 namespace safetensors::cli {
 
 ShownConfig read_shown_config(const std::string& path) {
   if (path.empty()) return {};
   const std::size_t slash = path.rfind('/');
-  const std::string config = (slash == std::string::npos ? std::string() : path.substr(0, slash + 1)) + "config.json";
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  std::string config = (slash == std::string::npos ? std::string() : folder) + "config.json";
+  std::error_code unknown;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(config, unknown))) {
+    std::optional<std::string> target = own_target(config, folder);
+    if (!target) return {};
+    config = *std::move(target);
+  }
+  os::System& system = os::real_system();
+  const os::Descriptor file(
+      system.open_at(os::kWorkingDirectory, config.c_str(), os::OpenFlags::read | os::kDistrust, 0));
   os::FileStatus there;
-  if (os::status_of_path(config.c_str(), os::Symlinks::follow, there) != 0 || !there.is_regular()) return {};
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(config.c_str(), "re"), &std::fclose);
-  if (!file) return {};
+  if (!file.valid() || os::status_of(file.get(), there) != 0 || !there.is_regular()) return {};
   ShownConfig shown;
-  shown.text.resize(kMaxShownConfig);
-  shown.text.resize(std::fread(shown.text.data(), 1, shown.text.size(), file.get()));
-  if (std::ferror(file.get()) != 0 || shown.text.empty()) return {};
   shown.bytes = there.identity.size;
+  shown.text.resize(static_cast<std::size_t>(std::min(kMaxShownConfig, shown.bytes)));
+  const std::ptrdiff_t got =
+      system.read_at(file.get(), reinterpret_cast<std::byte*>(shown.text.data()), shown.text.size(), 0);
+  if (got <= 0) return {};
+  shown.text.resize(static_cast<std::size_t>(got));
   return shown;
 }
 

@@ -60,7 +60,12 @@ class ExpertCount {
     const std::size_t end = name.find('.', begin);
     const std::string_view part = name.substr(begin, end - begin);
     const bool numbered = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (!numbered) return take(info.shape.size() < 2 ? 0 : info.shape[0]);
+    if (!numbered) {
+      // The weights of all experts. Other tensors, such as biases, and weights of two dimensions do not show the
+      // number.
+      if (info.shape.size() >= 3) take(info.shape[0]);
+      return;
+    }
     if (name.substr(0, found) != layer_) finish();
     layer_ = name.substr(0, found);
     if (part != expert_) ++in_layer_;

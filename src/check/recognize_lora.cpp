@@ -1,5 +1,6 @@
 // Recognizes low-rank adapters. An adapter is a pair of matrices: the first has the shape [rank, in, ...], the second
-// [out, rank, ...]. Three families of names exist. The names of a pair differ only in the words for the two matrices:
+// [out, rank, ...]. Three families of names exist (lora_names.h). The names of a pair differ only in the words for the
+// two matrices:
 //   PEFT       base_model.model.layers.0.q_proj.lora_A.weight, also with the name of the adapter: lora_A.default.weight
 //   diffusers  unet.down_blocks.0.attn1.to_q.lora.down.weight, also to_q_lora.down.weight,
 //   lora_linear_layer.down.weight kohya      lora_unet_down_blocks_0_attn1_to_q.lora_down.weight, and an `alpha` per
@@ -8,24 +9,10 @@
 #include <set>
 
 #include "check/recognize.h"
+#include "format/checkpoint/lora_names.h"
 
 namespace safetensors::check {
 namespace {
-
-struct PairNames {
-  std::string_view first;   // the words for the matrix [rank, in]
-  std::string_view second;  // the words for the matrix [out, rank]
-  std::string_view family;
-};
-// The longer of two similar words comes first.
-constexpr PairNames kPairs[] = {
-    {".lora_A.", ".lora_B.", "PEFT: `lora_A`, `lora_B`"},
-    {".lora_embedding_A", ".lora_embedding_B", "PEFT: `lora_embedding_A`, `lora_embedding_B`"},
-    {".lora_down.weight", ".lora_up.weight", "kohya: `lora_down`, `lora_up`"},
-    {".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", "diffusers: `lora.down`, `lora.up`"},
-    {".lora.down.weight", ".lora.up.weight", "diffusers: `lora.down`, `lora.up`"},
-    {"_lora.down.weight", "_lora.up.weight", "diffusers: `lora.down`, `lora.up`"},
-};
 
 bool is_digits(std::string_view text) noexcept {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -73,7 +60,7 @@ void recognize_lora(ModelTensors& tensors, Metadata metadata, const ModelConfig&
   std::set<std::string> targets;
   std::set<std::string_view> families;
   for (const auto& [name, entry] : tensors.all()) {
-    for (const PairNames& pair : kPairs) {
+    for (const format::LoraNames& pair : format::kLoraNames) {
       const std::size_t at = name.rfind(pair.first);
       if (at == std::string_view::npos) continue;
       const std::string_view module = name.substr(0, at);

@@ -344,6 +344,8 @@ TEST(Recognize, CountsExperts) {
   const std::vector<Shaped> fused = {{"l.0.experts.up", Dtype::F16, {8, 4, 4}},
                                      {"l.0.experts.bias", Dtype::F16, {8, 4}}};
   EXPECT_EQ(recognized(fused).experts, 8U);
+  // Two dimensions do not show where an expert ends, and a bias has no more.
+  EXPECT_EQ(recognized({{"l.0.experts.mlp.w1", Dtype::F16, {32, 4}}}).experts, 0U);
   EXPECT_EQ(recognized({{"l.experts.gate", Dtype::F16, {8}}}).experts, 0U);
   EXPECT_EQ(recognized({{"experts.0.up", Dtype::F16, {8, 4}}, {"a.experts", Dtype::F16, {2, 2}}}).expert_weights, 0U);
 }

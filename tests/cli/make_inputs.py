@@ -217,6 +217,26 @@ def recognized():
         ],
         {"format": "pt"},
     )
+    # The product of the matrices has the norm 3 * 5, and 1 * 4.
+    yield "lora/base.safetensors", of_tensors(
+        [
+            ("model.a.weight", "F32", [2, 3], floats(*[10] * 6)),
+            ("b.0.weight", "F16", [2, 2, 1], struct.pack("<4e", 1, 1, 1, 1)),
+        ]
+    )
+    yield "lora/adapter.safetensors", of_tensors(
+        [
+            ("base_model.model.model.a.lora_A.weight", "F32", [1, 3], floats(1, 2, 2)),
+            ("base_model.model.model.a.lora_B.weight", "F32", [2, 1], floats(3, 4)),
+            ("base_model.model.gone.lora_A.weight", "F32", [1, 2], floats(1, 0)),
+            ("base_model.model.gone.lora_B.weight", "F32", [1, 1], floats(1)),
+            ("lora_b_0.lora_down.weight", "F16", [1, 2, 1], struct.pack("<2e", 0, 1)),
+            ("lora_b_0.lora_up.weight", "F16", [2, 1, 1], struct.pack("<2e", 4, 0)),
+            ("lora_b_0.alpha", "F32", [], floats(0.5)),
+            ("other", "F32", [1], floats(0)),
+        ]
+    )
+    yield "lora/adapter_config.json", b'{"peft_type": "LORA", "r": 1, "lora_alpha": 2}'
     yield "adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}'
     packed = of_tensors(
         [

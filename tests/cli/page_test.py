@@ -247,7 +247,7 @@ class PageTest(unittest.TestCase):
         for place in (0, 5000, 9999):
             self.browser.evaluate(
                 f"new Promise((done) => {{ const b = document.getElementById('scroll');"
-                f" b.scrollTop = {place} / 10000 * b.scrollHeight; setTimeout(done, 100); }})"
+                f" b.scrollTop = {place} / 10000 * b.scrollHeight; requestAnimationFrame(() => requestAnimationFrame(done)); }})"
             )
             indexes = self.browser.evaluate(
                 "[...document.querySelectorAll('#rows > tr')].map((r) => Number(r.getAttribute('aria-rowindex')))"
@@ -454,6 +454,16 @@ class PageTest(unittest.TestCase):
         os.mkfifo(os.path.join(folder, "config.json"))
         self.open("configured")  # does not wait for a writer
         self.assertTrue(self.browser.evaluate("document.getElementById('config').hidden"))
+        # A link could put another file of the user, or the environment, into a page that is shown to others.
+        with open(os.path.join(self.folder, "secret"), "w") as file:
+            file.write("hf_0123456789")
+        for target in ("../secret", "/proc/self/environ"):
+            os.remove(os.path.join(folder, "config.json"))
+            os.symlink(target, os.path.join(folder, "config.json"))
+            with open(self.make_page("configured"), encoding="utf-8") as file:
+                page = file.read()
+            self.assertNotIn("hf_0123456789", page)
+            self.assertNotIn("PATH=", page)
 
     def test_seventy_thousand_keys_of_metadata(self) -> None:
         with open(os.path.join(self.folder, "keys.safetensors"), "wb") as file:

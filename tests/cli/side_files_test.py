@@ -61,9 +61,14 @@ class SideFilesTest(edit_test.EditTest):
     def test_links_that_lead_out_are_named(self):
         os.symlink("/dev/zero", self.path("m/zero.json"))
         os.mkfifo(self.path("m/fifo.json"))
+        os.symlink("fifo.json", self.path("m/link-to-fifo.json"))
+        os.symlink("model.safetensors", self.path("m/notes.md"))  # weights under another name
         text = self.output("reshard", "m", "new", "--with-files")
-        self.assertIn("lead out of the folder: absolute.txt, dangling.json, out.txt, zero.json\n", text)
+        refused = ["absolute.txt", "dangling.json", "link-to-fifo.json", "out.txt", "zero.json"]
+        self.assertIn(f"symlinks out of the folder, or to no file: {', '.join(refused)}\n", text.replace("\n  ", " "))
         self.assertEqual(self.names("new"), COPIED)
+        document = json.loads(self.output("reshard", "m", "json", "--with-files", "--json"))
+        self.assertEqual(document["refused_files"], refused)
 
     def test_old_files_are_replaced_only_with_force_and_links_never(self):
         self.output("reshard", "m", "new", "--with-files")
@@ -74,8 +79,13 @@ class SideFilesTest(edit_test.EditTest):
         self.assertEqual(self.read("new/config.json"), self.read("m/config.json"))
         os.remove(self.path("new/config.json"))
         os.symlink("../secret", self.path("new/config.json"))
-        self.fail_with(3, "new/config.json: is a symlink: not replaced", "reshard", "m", "new", "--with-files", "--force")
+        self.fail_with(3, "new/config.json: is not a regular file: not replaced", "reshard", "m", "new", "--with-files", "--force")
         self.assertEqual(self.read("secret"), b"secret")
+        # Before the model is written, and also with --dry-run.
+        before = self.read("new/model.safetensors")
+        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--with-files", "--force")
+        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--with-files", "--force", "-n")
+        self.assertEqual(self.read("new/model.safetensors"), before)
 
     def test_the_folder_itself_is_no_source(self):
         before = {name: self.read(f"m/{name}") for name in COPIED}
@@ -98,7 +108,7 @@ class SideFilesTest(edit_test.EditTest):
         os.symlink("../../other", self.path(snapshot, "other.json"))
         text = self.output("reshard", snapshot, "new", "--with-files")
         self.assertIn("copied: config.json\n", text)
-        self.assertIn("lead out of the folder: other.json\n", text)
+        self.assertIn("symlinks out of the folder, or to no file: other.json\n", text)
         self.assertEqual(self.read("new/config.json"), b"{}")
 
     def test_an_output_file_takes_no_files(self):
