@@ -31,15 +31,15 @@ namespace {
 
 constexpr std::uint64_t kMaxRank = 1024;           // larger ones take too long
 constexpr std::uint64_t kBlockElements = 1 << 20;  // of a matrix, read at once
-using Names = std::map<std::string_view, Tensor>;
+using TensorsByName = std::map<std::string_view, Tensor>;
 
-Names by_name(const Input& input) {
-  Names names;
+TensorsByName tensors_by_name(const Input& input) {
+  TensorsByName names;
   for (const Tensor& tensor : input.set()) names.emplace(tensor.name(), tensor);
   return names;
 }
 
-std::uint64_t product(ShapeView shape, std::size_t begin) {
+std::uint64_t elements_from(ShapeView shape, std::size_t begin) {
   std::uint64_t count = 1;
   for (std::size_t i = begin; i < shape.size(); ++i) count *= shape[i];  // the header was checked: no overflow
   return count;
@@ -51,7 +51,7 @@ bool is_pair(const Tensor& down, const Tensor& up) {
 }
 
 // The pairs, in the order of the adapter. used: gets the names of their tensors.
-std::vector<LoraPair> find_pairs(const Input& adapter, const Names& names, std::set<std::string_view>& used) {
+std::vector<LoraPair> find_pairs(const Input& adapter, const TensorsByName& names, std::set<std::string_view>& used) {
   std::vector<LoraPair> pairs;
   for (const Tensor& down : adapter.set()) {
     for (const format::LoraNames& words : format::kLoraNames) {
@@ -73,7 +73,7 @@ std::vector<LoraPair> find_pairs(const Input& adapter, const Names& names, std::
 // The tensors of a model by the names that a pair may have for them.
 class Modules {
  public:
-  explicit Modules(const Names& names) {
+  explicit Modules(const TensorsByName& names) {
     for (const auto& [name, tensor] : names) {
       std::string module(name.substr(0, name.ends_with(".weight") ? name.size() - 7 : name.size()));
       std::string joined = module;
@@ -119,7 +119,7 @@ std::optional<double> common_alpha(const Input& adapter, const std::string& path
   return std::nullopt;
 }
 
-Status set_scales(std::vector<LoraPair>& pairs, const Names& names, std::optional<double> common,
+Status set_scales(std::vector<LoraPair>& pairs, const TensorsByName& names, std::optional<double> common,
                   std::set<std::string_view>& used) {
   for (LoraPair& pair : pairs) {
     std::optional<double> alpha = common;
@@ -151,10 +151,10 @@ void add_products(std::vector<double>& sums, const std::vector<float>& x, std::s
 
 // down x down^T (first: the rank is the first dimension) or up^T x up, the lower half. The dimension that is cut in
 // blocks is the other one.
-Result<std::vector<double>> gram(const Tensor& matrix, bool first) {
+Result<std::vector<double>> gram_matrix(const Tensor& matrix, bool first) {
   const auto rank = static_cast<std::size_t>(matrix.shape()[first ? 0 : 1]);
   const std::uint64_t length = matrix.shape()[first ? 1 : 0];
-  const std::uint64_t rest = product(matrix.shape(), 2);
+  const std::uint64_t rest = elements_from(matrix.shape(), 2);
   const std::uint64_t step = std::max<std::uint64_t>(1, kBlockElements / (rank * rest));
   std::vector<double> sums(rank * rank);
   for (std::uint64_t begin = 0; begin < length; begin += step) {
@@ -176,15 +176,15 @@ Result<std::vector<double>> gram(const Tensor& matrix, bool first) {
 
 // Whether the matrices are small enough, and `up` has no more dimensions than two that are not 1.
 bool computable(const LoraPair& pair) {
-  return pair.rank <= kMaxRank && pair.rank * product(pair.down.shape(), 2) <= 16 * kBlockElements &&
-         product(pair.up.shape(), 2) == 1;
+  return pair.rank <= kMaxRank && pair.rank * elements_from(pair.down.shape(), 2) <= 16 * kBlockElements &&
+         elements_from(pair.up.shape(), 2) == 1;
 }
 
 Status set_change(LoraPair& pair) {
   if (!computable(pair)) return {};
-  const Result<std::vector<double>> down = gram(pair.down, true);
+  const Result<std::vector<double>> down = gram_matrix(pair.down, true);
   if (!down) return down.error();
-  const Result<std::vector<double>> up = gram(pair.up, false);
+  const Result<std::vector<double>> up = gram_matrix(pair.up, false);
   if (!up) return up.error();
   const auto rank = static_cast<std::size_t>(pair.rank);
   double sum = 0;
@@ -241,8 +241,8 @@ std::optional<double> LoraPair::relative() const {
 
 Result<LoraDiff> diff_lora(const Input& model, const Input& adapter, const std::string& path,
                            const Selection& selection, Console& console) {
-  const Names names = by_name(adapter);
-  const Modules modules(by_name(model));
+  const TensorsByName names = tensors_by_name(adapter);
+  const Modules modules(tensors_by_name(model));
   std::set<std::string_view> used;
   LoraDiff result{.pairs = find_pairs(adapter, names, used)};
   if (result.pairs.empty()) {
@@ -254,7 +254,7 @@ Result<LoraDiff> diff_lora(const Input& model, const Input& adapter, const std::
   Status status = set_scales(result.pairs, names, common_alpha(adapter, path, console), used);
   for (LoraPair& pair : result.pairs) {
     const std::optional<Tensor> base = modules.find(pair.module);
-    const std::uint64_t elements = pair.up.shape()[0] * product(pair.down.shape(), 1);
+    const std::uint64_t elements = pair.up.shape()[0] * elements_from(pair.down.shape(), 1);
     if (base && base->numel() == elements) pair.base = base;
   }
   if (!selection.empty()) {
