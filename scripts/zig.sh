@@ -34,7 +34,9 @@ zig_definitions() {
     "SAFETENSORS_RE2_INCLUDE=$libraries/include" "SAFETENSORS_RE2_LIBRARY=$libraries/lib/libre2.a" \
     "SAFETENSORS_BLAKE3_SOURCE=$zig_base/libraries/source/blake3"
   # With musl the command is one static file, which runs on every Linux.
-  if [[ $target == *-musl ]]; then echo "CMAKE_EXE_LINKER_FLAGS=-static -Wl,--gc-sections -s"; fi
+  local static=
+  if [[ $target == *-musl ]]; then static="-static "; fi
+  echo "CMAKE_EXE_LINKER_FLAGS=$static-Wl,--gc-sections -s"
   # The command prints its completions and manual pages during the build. Another machine's runs in an emulator.
   if [[ ${target%%-*} == "$(uname -m)" ]]; then
     echo CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env
