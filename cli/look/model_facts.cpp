@@ -154,15 +154,19 @@ void print_config(Console& console, const ModelConfig& config, const Recognition
 
 void print_memory(Console& console, const Input& input, const Recognition& found, std::size_t indent) {
   if (found.nbytes == 0) return;
-  std::vector<std::string> parts = {size_text(found.nbytes) + " as stored"};
-  for (const std::uint64_t bits : kBits) {
-    if (found.weights == 0 || found.unknown != 0) break;
-    parts.push_back(formatted("{} in {} bits", size_text(bytes_in(found.weights, bits)), bits));
+  // Short enough for 80 columns.
+  std::string memory = size_text(found.nbytes) + " as stored";
+  if (found.weights != 0 && found.unknown == 0) {
+    std::vector<std::string> sizes;
+    for (const std::uint64_t bits : kBits) sizes.push_back(size_text(bytes_in(found.weights, bits)));
+    memory += formatted("; {} in 16, 8, 4 bits", joined(sizes));
   }
-  console.line("  memory      " + joined(parts), indent);
-  parts.clear();
-  for (const std::uint64_t ranks : kRanks)
-    parts.push_back(formatted("{} on each of {}", size_text(bytes_per_rank(input, ranks)), ranks));
+  console.line("  memory      " + memory, indent);
+  std::vector<std::string> parts;
+  for (const std::uint64_t ranks : kRanks) {
+    parts.push_back(
+        formatted("{} {} {}", size_text(bytes_per_rank(input, ranks)), parts.empty() ? "on each of" : "of", ranks));
+  }
   console.line("  ranks       " + joined(parts), indent);
 }
 
