@@ -55,8 +55,8 @@ constexpr Option kDiffTable[] = {
     {"--top", "N", "show only the first N lines of the table"},
     {"--by-layer", nullptr, "one line per layer: the layers that changed"},
     {"--lora", nullptr,
-     "B is a low-rank adapter for A: show how much each pair of\n"
-     "matrices changes its tensor"},
+     "B is a low-rank adapter for A: show how much each pair\n"
+     "of matrices changes its tensor"},
     {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
@@ -79,7 +79,7 @@ constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",
     "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
     "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
-    "safetensors diff llama-7b/ adapter_model.safetensors --lora --sort max-error",
+    "safetensors diff llama-7b/ adapter.safetensors --lora --sort max-error",
     "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
 };
 
