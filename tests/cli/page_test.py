@@ -341,7 +341,8 @@ class PageTest(unittest.TestCase):
         )
         self.assertTrue(self.browser.evaluate(inside))
         self.type("experts.1.")
-        self.browser.evaluate("location.hash = '#model.layers.3.experts.2.weight'; new Promise((d) => setTimeout(d, 100))")
+        self.browser.evaluate("new Promise((done) => { addEventListener('hashchange', () => requestAnimationFrame(() =>"
+            " requestAnimationFrame(done)), { once: true }); location.hash = '#model.layers.3.experts.2.weight'; })")
         self.assertEqual(self.marked(), ["model.layers.3.experts.2.weight"])
         self.assertTrue(self.browser.evaluate(inside))
         for wrong in ("%", "%E0%A4%A", "no such tensor", "title", "search"):
