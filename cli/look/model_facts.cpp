@@ -158,11 +158,13 @@ void print_memory(Console& console, const Input& input, const Recognition& found
   std::string memory = size_text(found.nbytes) + " as stored";
   if (found.weights != 0 && found.unknown == 0) {
     std::vector<std::string> sizes;
+    sizes.reserve(kBits.size());
     for (const std::uint64_t bits : kBits) sizes.push_back(size_text(bytes_in(found.weights, bits)));
     memory += formatted("; {} in 16, 8, 4 bits", joined(sizes));
   }
   console.line("  memory      " + memory, indent);
   std::vector<std::string> parts;
+  parts.reserve(kRanks.size());
   for (const std::uint64_t ranks : kRanks) {
     parts.push_back(
         formatted("{} {} {}", size_text(bytes_per_rank(input, ranks)), parts.empty() ? "on each of" : "of", ranks));
