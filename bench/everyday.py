@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Times the everyday verbs of the command beside what people use instead: a script with the reference, or a plain tool.
+
+hyperfine measures. Each round starts every contender of a row once, in turn, so a change of the machine meets all of them. The
+table has medians of seconds with lowest and highest, and ratios: the time of the other divided by ours. The page cache is warm.
+No contender waits for the disk: the verbs that write have `--durability none`, as the reference does not wait either.
+The limit is the time in which two threads read the file with pread(), without looking at the bytes.
+
+The scripts are in SCRIPTS. They use what a user of the reference would use: NumPy where it is enough, torch for BF16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from command import read_seconds, weights
+
+# Each script gets the paths in sys.argv. It is written as a user would write it.
+SCRIPTS = {
+    "ls": """
+from safetensors import safe_open
+with safe_open(argv[1], "np") as f:
+    for name in f.keys():
+        part = f.get_slice(name)
+        print(name, part.get_dtype(), part.get_shape())
+""",
+    "stats": """
+from safetensors.torch import load_file
+for name, tensor in load_file(argv[1]).items():
+    wide = tensor.float()
+    print(name, wide.min().item(), wide.max().item(), wide.mean().item(), wide.std().item(),
+          wide.isnan().sum().item(), wide.isinf().sum().item())
+""",
+    "diff": """
+import torch
+from safetensors.torch import load_file
+one, other = load_file(argv[1]), load_file(argv[2])
+print(one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one))
+""",
+    "cat": """
+from safetensors import safe_open
+with safe_open(argv[1], "pt") as f:
+    print(f.get_slice("model.layers.3.mlp.up_proj.weight")[0:1, 0:8])
+""",
+    "cast": """
+import torch
+from safetensors.torch import load_file, save_file
+save_file({name: tensor.to(torch.float16) for name, tensor in load_file(argv[1]).items()}, argv[2])
+""",
+    "select": """
+from safetensors import safe_open
+from safetensors.torch import save_file
+with safe_open(argv[1], "pt") as f:
+    save_file({name: f.get_tensor(name) for name in f.keys() if ".layers.0." in name}, argv[2])
+""",
+    "merge": """
+import glob
+from safetensors.torch import load_file, save_file
+tensors = {}
+for path in sorted(glob.glob(argv[1] + "/*.safetensors")):
+    tensors.update(load_file(path))
+save_file(tensors, argv[2])
+""",
+    "meta": """
+from safetensors import safe_open
+from safetensors.torch import save_file
+with safe_open(argv[1], "pt") as f:
+    save_file({name: f.get_tensor(name) for name in f.keys()}, argv[2], {"step": "100"})
+""",
+}
+
+
+def bfloat16_weights() -> bytes:
+    """Return 512 KiB of BF16 numbers: the upper halves of the F32 numbers of bench/command.py."""
+    wide = weights(1 << 20)
+    narrow = bytearray(len(wide) // 2)
+    narrow[0::2], narrow[1::2] = wide[2::4], wide[3::4]
+    return bytes(narrow)
+
+
+def write_model(path: Path, mebibytes: int) -> None:
+    """Write a BF16 model of 16 layers with names such as those of Llama."""
+    columns = 1024
+    rows = mebibytes * (1 << 20) // (16 * 4) // (2 * columns)
+    modules = ["mlp.up_proj", "mlp.down_proj", "self_attn.q_proj", "self_attn.o_proj"]
+    shapes = {
+        f"model.layers.{layer}.{name}.weight": [rows, columns]
+        for layer in range(16)
+        for name in modules
+    }
+    shapes |= {
+        f"model.layers.{layer}.input_layernorm.weight": [columns] for layer in range(16)
+    }
+    header: dict[str, dict[str, object]] = {}
+    offset = 0
+    for name, shape in sorted(shapes.items()):
+        nbytes = 2 * columns * (shape[0] if len(shape) == 2 else 1)
+        header[name] = {
+            "dtype": "BF16",
+            "shape": shape,
+            "data_offsets": [offset, offset + nbytes],
+        }
+        offset += nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    block = bfloat16_weights()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        while offset > 0:
+            offset -= file.write(block[: min(offset, len(block))])
+
+
+def rows(
+    program: str, python: str, folder: Path
+) -> dict[str, tuple[list[str], dict[str, list[str]]]]:
+    """Return the races: our command line, and those of the others by name."""
+    one, copy, model = (
+        str(folder / name) for name in ("one.safetensors", "copy.safetensors", "model")
+    )
+    out = str(folder / "out.safetensors")
+
+    def script(name: str, *paths: str) -> dict[str, list[str]]:
+        return {
+            "script": [python, "-c", "from sys import argv\n" + SCRIPTS[name], *paths]
+        }
+
+    def ours(*words: str) -> list[str]:
+        writes = out in words
+        return [program, *words, *(["--durability", "none"] if writes else [])]
+
+    blake3 = {"b3sum": ["b3sum", one]} if shutil.which("b3sum") else {}
+    sha256 = {
+        "openssl": ["openssl", "dgst", "-sha256", one],
+        "sha256sum": ["sha256sum", one],
+    }
+    meta = [
+        program,
+        "meta",
+        "set",
+        copy,
+        "step=100",
+        "--durability",
+        "none",
+    ]  # replaces the file
+    part = ("model.layers.3.mlp.up_proj.weight", "--slice", "0:1,0:8")
+    return {
+        "ls": (ours("ls", one), script("ls", one)),
+        "cat NAME --slice 0:1,0:8": (ours("cat", one, *part), script("cat", one)),
+        "stats": (ours("stats", one), script("stats", one)),
+        "diff, equal": (
+            ours("diff", one, copy),
+            {"cmp": ["cmp", one, copy]} | script("diff", one, copy),
+        ),
+        "hash": (ours("hash", one), sha256),
+        "hash --algorithm blake3": (ours("hash", "--algorithm", "blake3", one), blake3),
+        "cast --to f16": (
+            ours("cast", one, out, "--to", "f16"),
+            script("cast", one, out),
+        ),
+        "select --layers 0": (
+            ours("select", one, out, "--layers", "0"),
+            script("select", one, out),
+        ),
+        "merge": (
+            ours("merge", model, out),
+            {"cp": ["cp", "-r", model, out]} | script("merge", model, out),
+        ),
+        "repack": (ours("repack", one, out), {"cp": ["cp", one, out]}),
+        "meta set": (
+            meta,
+            {"cp and mv": ["sh", "-c", f"cp {one} {out} && mv {out} {copy}"]}
+            | script("meta", copy, out),
+        ),
+    }
+
+
+def race(
+    contenders: dict[str, list[str]], folder: Path, rounds: int
+) -> dict[str, list[float]]:
+    """Run all contenders in turn and return their seconds. The first round fills the page cache and does not count."""
+    results = folder / "results.json"
+    output = shlex.quote(str(folder / "out.safetensors"))
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        names = list(contenders)
+        names = names[turn % len(names) :] + names[: turn % len(names)]
+        hyperfine = ["hyperfine", "--shell", "none", "--runs", "1", "--style", "none"]
+        hyperfine += ["--prepare", f"rm -rf {output}", "--export-json", str(results)]
+        done = subprocess.run(
+            hyperfine + [shlex.join(contenders[name]) for name in names],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            sys.exit(f"{done.stdout}{done.stderr}")
+        if turn > 0:
+            for name, result in zip(names, json.loads(results.read_text())["results"]):
+                seconds[name] += result["times"]
+    return seconds
+
+
+def text(seconds: list[float]) -> str:
+    """Return the median with lowest and highest."""
+    return (
+        f"{statistics.median(seconds):.3f} ({min(seconds):.3f} to {max(seconds):.3f})"
+    )
+
+
+def main() -> None:
+    """Make the model, race all rows and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("program", help="the command safetensors")
+    parser.add_argument(
+        "--python", default=sys.executable, help="a Python with the reference and torch"
+    )
+    parser.add_argument(
+        "--size", type=int, default=512, metavar="MIB", help="of the model"
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--only", default="", help="beginnings of the names of rows, with commas"
+    )
+    parser.add_argument(
+        "--directory", help="where the files go (a temporary folder of it)"
+    )
+    arguments = parser.parse_args()
+    if not shutil.which("hyperfine"):
+        sys.exit("bench/everyday.py needs hyperfine: apt-get install hyperfine")
+    program = str(Path(arguments.program).resolve())
+    only = tuple(filter(None, arguments.only.split(","))) or ("",)
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+        folder = Path(name)
+        one = folder / "one.safetensors"
+        write_model(one, arguments.size)
+        shutil.copyfile(one, folder / "copy.safetensors")
+        parts = ["--max-shard-size", str(arguments.size * (1 << 20) // 8)]
+        subprocess.run(
+            [program, "split", str(one), str(folder / "model"), *parts],
+            check=True,
+            capture_output=True,
+        )
+        limit = statistics.median(read_seconds(one) for _ in range(arguments.rounds))
+        start = [arguments.python, "-c", "import torch, safetensors.torch"]
+        imports = statistics.median(race({"import": start}, folder, 3)["import"])
+        print(
+            f"{arguments.size} MiB of BF16, {arguments.rounds} rounds, {os.cpu_count()} processors\n"
+            f"limit: two threads read the file in {limit:.3f} s\n"
+            f"of each script with torch, the start of Python and the imports: {imports:.3f} s\n"
+        )
+        print("| verb | ours, s | other, s | ratio |\n|---|---|---|---|")
+        for row, (command, others) in rows(program, arguments.python, folder).items():
+            if not row.startswith(only):
+                continue
+            seconds = race({"ours": command, **others}, folder, arguments.rounds)
+            ours = statistics.median(seconds["ours"])
+            for other in others or ["-"]:
+                theirs = seconds.get(other, [float("nan")])
+                ratio = statistics.median(theirs) / ours
+                print(
+                    f"| `{row}` | {text(seconds['ours'])} | {other}: {text(theirs)} | {ratio:.2f} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
