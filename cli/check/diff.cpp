@@ -70,10 +70,10 @@ number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
 of the tensors that differ.
 
 With --lora, CHANGE is the Frobenius norm of SCALE x B x A, and RELATIVE this
-norm divided by that of the tensor. SCALE is alpha / RANK. The alpha comes from
-the adapter, or from adapter_config.json beside it, else it is RANK. Names are
-those of PEFT, diffusers and kohya. --sort max-error puts the largest RELATIVE
-first.)";
+norm divided by that of the tensor. SCALE is alpha / RANK, or alpha / sqrt(RANK)
+with use_rslora. The alpha comes from the adapter, or from lora_alpha and
+alpha_pattern of adapter_config.json beside it, else SCALE is 1. Names are those
+of PEFT, diffusers and kohya. --sort max-error puts the largest RELATIVE first.)";
 
 constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",

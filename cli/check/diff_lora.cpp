@@ -8,6 +8,7 @@
 #include "diff_lora.h"
 
 #include "interrupt.h"
+#include "lora_scale.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
@@ -20,7 +21,6 @@
 #include "format/checkpoint/lora_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -98,39 +98,43 @@ class Modules {
   std::map<std::string, Tensor, std::less<>> joined_;
 };
 
-std::optional<double> parse_alpha(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool valid = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
-  return valid ? std::optional(value) : std::nullopt;
-}
-
-// The alpha of all pairs, from the metadata that kohya's trainer writes, or from adapter_config.json.
-std::optional<double> common_alpha(const Input& adapter, const std::string& path, Console& console) {
+// The scales of pairs without an alpha of their own: from the metadata that kohya's trainer writes, or from
+// adapter_config.json.
+LoraScales common_scales(const Input& adapter, const std::string& path, Console& console) {
   for (const File& file : adapter.files()) {
-    if (const auto noted = file.metadata().find("ss_network_alpha")) return parse_alpha(*noted);
+    if (const auto noted = file.metadata().find("ss_network_alpha"))
+      return LoraScales(ModelConfig{.lora_alpha = std::string(*noted)});
   }
-  if (path == kStandardInput || adapter.files().empty()) return std::nullopt;
+  if (path == kStandardInput || adapter.files().empty()) return LoraScales({});
   const std::string& file = adapter.files()[0].path();
   const std::size_t slash = file.rfind('/');
-  const Result<ModelConfig> config = read_model_config(slash == std::string::npos ? "." : file.substr(0, slash + 1));
-  if (config) return parse_alpha(config->lora_alpha);
-  console.message(formatted("notice: {}: the scale is unknown, 1 is taken", config.error().to_string()));
-  return std::nullopt;
+  const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
+  const Result<ModelConfig> config = read_model_config(folder);
+  if (!config) {
+    console.message(formatted("notice: {}: the scale is unknown, 1 is taken", config.error().to_string()));
+    return LoraScales({});
+  }
+  LoraScales scales(*config);
+  if (scales.unknown())
+    console.message(
+        formatted("notice: the expression {} of alpha_pattern cannot be used: modules that it fits have "
+                  "another scale",
+                  printable(*scales.unknown())));
+  return scales;
 }
 
-Status set_scales(std::vector<LoraPair>& pairs, const TensorsByName& names, std::optional<double> common,
+Status set_scales(std::vector<LoraPair>& pairs, const TensorsByName& names, const LoraScales& common,
                   std::set<std::string_view>& used) {
   for (LoraPair& pair : pairs) {
-    std::optional<double> alpha = common;
     const auto own = names.find(pair.module + ".alpha");
     if (own != names.end() && own->second.numel() == 1) {
       const Result<std::vector<float>> value = own->second.read_as<float>();
       if (!value) return value.error();
-      alpha = value->front();
+      pair.scale = static_cast<double>(value->front()) / static_cast<double>(pair.rank);
       used.insert(own->first);
+    } else {
+      pair.scale = common.scale(pair.module, pair.rank);
     }
-    if (alpha) pair.scale = *alpha / static_cast<double>(pair.rank);
   }
   return {};
 }
@@ -251,7 +255,7 @@ Result<LoraDiff> diff_lora(const Input& model, const Input& adapter, const std::
         .path = {},
         .message = "no low-rank adapter: no two tensors are called like lora_A and lora_B, or lora_down and lora_up"};
   }
-  Status status = set_scales(result.pairs, names, common_alpha(adapter, path, console), used);
+  Status status = set_scales(result.pairs, names, common_scales(adapter, path, console), used);
   for (LoraPair& pair : result.pairs) {
     const std::optional<Tensor> base = modules.find(pair.module);
     const std::uint64_t elements = pair.up.shape()[0] * elements_from(pair.down.shape(), 1);

@@ -21,10 +21,10 @@ struct LoraPair {
   std::string module;  // the name of the pair, without the words for its matrices
   Tensor down;         // [rank, in, ...]
   Tensor up;           // [out, rank, ...]
-  std::optional<Tensor> base =
-      std::nullopt;  // the tensor of the model, if there is one with as many elements as the product
+  // The tensor of the model, if there is one with as many elements as the product.
+  std::optional<Tensor> base = std::nullopt;
   std::uint64_t rank = 0;
-  double scale = 1;                                // alpha / rank
+  double scale = 1;                                // alpha / rank, or alpha / sqrt(rank)
   std::optional<double> change = std::nullopt;     // Frobenius norm of scale x up x down; nullopt: too large to compute
   std::optional<double> base_norm = std::nullopt;  // Frobenius norm of the finite elements of `base`
 

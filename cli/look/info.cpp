@@ -136,12 +136,16 @@ std::string joined_numbers(const std::vector<std::uint64_t>& numbers) {
 }
 
 // "4 bits, groups of 128, 224 modules; `qweight`, ..."
-std::string finding_text(const ModelFinding& finding) {
+std::string finding_text(const ModelFinding& finding, const ModelConfig& config) {
   constexpr std::size_t kNamed = 8;
   std::string text;
   const auto append = [&](const std::string& part) { (text += text.empty() ? "" : ", ") += part; };
   if (!finding.ranks.empty()) append("rank " + joined_numbers(finding.ranks));
   if (!finding.alpha.empty()) append("alpha " + printable(finding.alpha));
+  if (finding.trait == ModelTrait::lora) {
+    if (!config.lora_alphas.empty()) append(counted(config.lora_alphas.size(), "other alpha"));
+    if (config.lora_rank_stabilized.value_or(false)) append("rank-stabilized");
+  }
   if (!finding.bits.empty()) append(joined_numbers(finding.bits) + " bits");
   if (!finding.group_sizes.empty()) append("groups of " + joined_numbers(finding.group_sizes));
   if (finding.trait != ModelTrait::tied) append(counted(finding.modules, "module"));
@@ -155,7 +159,7 @@ std::string finding_text(const ModelFinding& finding) {
 
 constexpr std::size_t kIndent = 14;  // of the values
 
-void print_recognition(Console& console, const Recognition& found) {
+void print_recognition(Console& console, const ModelConfig& config, const Recognition& found) {
   if (const std::optional<double> bits = found.bits_per_weight()) {
     console.line(formatted("  bits        {:.2f} per weight, {}", *bits, counted(found.weights, "weight")), kIndent);
   } else if (found.unknown != 0) {
@@ -164,7 +168,7 @@ void print_recognition(Console& console, const Recognition& found) {
                  kIndent);
   }
   for (const ModelFinding& finding : found.findings)
-    console.line(formatted("  kind        {}: {}", title_of(finding.trait), finding_text(finding)), kIndent);
+    console.line(formatted("  kind        {}: {}", title_of(finding.trait), finding_text(finding, config)), kIndent);
 }
 
 void print_recognition_json(Json& json, const Recognition& found) {
@@ -268,7 +272,7 @@ void print_text(Console& console, const Shown& shown) {
                kIndent);
   print_config(console, config, found, kIndent);
   print_memory(console, input, found, kIndent);
-  print_recognition(console, found);
+  print_recognition(console, config, found);
   print_metadata(console, input);
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},

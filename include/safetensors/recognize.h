@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors {
@@ -37,13 +38,17 @@ enum class ModelTrait : std::uint8_t {
 /// Facts from a `config.json` or an `adapter_config.json`. A wrong file gives wrong facts: nothing checks them. Texts
 /// may hold any characters: print them with printable().
 struct ModelConfig {
-  std::string quantization = {};                           ///< `quant_method`, such as "gptq"; empty if there is none
-  std::optional<std::uint64_t> bits = std::nullopt;        ///< bits per weight of the quantization
-  std::optional<std::uint64_t> group_size = std::nullopt;  ///< weights per scale
-  std::optional<bool> tied_embeddings = std::nullopt;      ///< `tie_word_embeddings`
-  std::optional<std::uint64_t> lora_rank = std::nullopt;   ///< `r`
-  std::string lora_alpha = {};                             ///< `lora_alpha`, as it is written; empty if there is none
-  std::vector<std::string> lora_targets = {};              ///< `target_modules`, sorted
+  std::string quantization = {};                            ///< `quant_method`, such as "gptq"; empty if there is none
+  std::optional<std::uint64_t> bits = std::nullopt;         ///< bits per weight of the quantization
+  std::optional<std::uint64_t> group_size = std::nullopt;   ///< weights per scale
+  std::optional<bool> tied_embeddings = std::nullopt;       ///< `tie_word_embeddings`
+  std::optional<std::uint64_t> lora_rank = std::nullopt;    ///< `r`
+  std::string lora_alpha = {};                              ///< `lora_alpha`, as it is written; empty if there is none
+  std::vector<std::string> lora_targets = {};               ///< `target_modules`, sorted
+  std::optional<bool> lora_rank_stabilized = std::nullopt;  ///< `use_rslora`: the scale is alpha / sqrt(rank)
+  /// `alpha_pattern`: names of modules, or regular expressions for the ends of names, each with its alpha as it is
+  /// written. In the order of the file. At most 65,536; names of over 256 bytes are left out.
+  std::vector<std::pair<std::string, std::string>> lora_alphas = {};
   /// The first of `architectures`, otherwise `_class_name` or `model_type`. At most 64 bytes, empty if there is none.
   std::string architecture = {};
   std::optional<std::uint64_t> layers = std::nullopt;           ///< `num_hidden_layers`, `n_layer` or `num_layers`

@@ -19,7 +19,9 @@ namespace check {
 namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
-constexpr std::size_t kMaxConfigText = 64;  // bytes of a number or a name
+constexpr std::size_t kMaxConfigText = 64;   // bytes of a number or a name
+constexpr std::size_t kMaxModuleName = 256;  // bytes
+constexpr std::size_t kMaxAlphas = 65536;
 constexpr std::size_t kMaxIgnored = 8;
 
 // The numbers that config.json has under different names, depending on the kind of model.
@@ -84,7 +86,7 @@ class ConfigParser {
     for (bool more = true; more;) {
       std::string_view key;
       std::size_t start = 0;
-      if (!reader_.key(key, start) || !member(std::string(key.substr(0, kMaxConfigText)))) return false;
+      if (!reader_.key(key, start) || !member(std::string(key.substr(0, kMaxModuleName + 1)))) return false;
       open_ = open + 1;
       if (!reader_.next('}', more)) return false;
     }
@@ -106,6 +108,9 @@ class ConfigParser {
     if (key == "tie_word_embeddings") return boolean(config_.tied_embeddings);
     if (key == "r") return integer(config_.lora_rank);
     if (key == "lora_alpha") return number(config_.lora_alpha);
+    if (key == "use_rslora") return boolean(config_.lora_rank_stabilized);
+    if (key == "alpha_pattern" && reader_.peek() == '{')
+      return members(open_, [this](std::string_view module) { return alpha_of(module); });
     if (key == "target_modules" && reader_.peek() == '[') return targets();
     return reader_.skip_value(open_);
   }
@@ -191,6 +196,13 @@ class ConfigParser {
     if (!scalar(value)) return false;
     const bool is_number = !value.empty() && (value[0] == '-' || (value[0] >= '0' && value[0] <= '9'));
     if (is_number && value.size() <= kMaxConfigText) out = value;
+    return true;
+  }
+  bool alpha_of(std::string_view module) {
+    std::string alpha;
+    if (!number(alpha)) return false;
+    const bool fits = module.size() <= kMaxModuleName && config_.lora_alphas.size() < kMaxAlphas;
+    if (fits && !alpha.empty()) config_.lora_alphas.emplace_back(module, std::move(alpha));
     return true;
   }
   bool boolean(std::optional<bool>& out) {

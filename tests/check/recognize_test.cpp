@@ -270,6 +270,8 @@ TEST(Recognize, OneShardIsNotTied) {
 TEST(ModelConfig, ReadsFacts) {
   const ModelConfig config =
       parse_model_config(R"({"a": [1, {"r": 3}], "tie_word_embeddings": true, "r": 8, "lora_alpha": 16.5,
+        "use_rslora": true, "alpha_pattern": {"a.q": 4, "b": "5", "a\\.v": 2.5, ")" +
+                         std::string(257, 'x') + R"(": 1},
         "target_modules": ["v_proj", "q_proj", 1], "quantization_config": {"quant_method": "gptq", "bits": 4,
         "group_size": 128, "config_groups": {"g": {"weights": {"num_bits": 3, "x": {}}}}, "y": null}, "z": "\u00e4"})")
           .value();
@@ -277,6 +279,8 @@ TEST(ModelConfig, ReadsFacts) {
   EXPECT_EQ(config.lora_rank, 8U);
   EXPECT_EQ(config.lora_alpha, "16.5");
   EXPECT_EQ(config.lora_targets, (std::vector<std::string>{"q_proj", "v_proj"}));
+  EXPECT_EQ(config.lora_rank_stabilized, true);
+  EXPECT_EQ(config.lora_alphas, (std::vector<std::pair<std::string, std::string>>{{"a.q", "4"}, {"a\\.v", "2.5"}}));
   EXPECT_EQ(config.quantization, "gptq");
   EXPECT_EQ(config.bits, 3U);
   EXPECT_EQ(config.group_size, 128U);
@@ -284,13 +288,15 @@ TEST(ModelConfig, ReadsFacts) {
 
 TEST(ModelConfig, SkipsOtherTypes) {
   const ModelConfig config = parse_model_config(R"({"r": -8, "lora_alpha": "16", "tie_word_embeddings": 1,
-        "target_modules": "all-linear", "quantization_config": {"bits": 99999999999999999999, "config_groups": {"g": 1}}})")
+        "target_modules": "all-linear", "use_rslora": 1, "alpha_pattern": ["a"], "quantization_config": {"bits": 99999999999999999999, "config_groups": {"g": 1}}})")
                                  .value();
   EXPECT_EQ(config.lora_rank, std::nullopt);
   EXPECT_EQ(config.lora_alpha, "");
   EXPECT_EQ(config.tied_embeddings, std::nullopt);
   EXPECT_EQ(config.bits, std::nullopt);
   EXPECT_TRUE(config.lora_targets.empty());
+  EXPECT_EQ(config.lora_rank_stabilized, std::nullopt);
+  EXPECT_TRUE(config.lora_alphas.empty());
 }
 
 TEST(ModelConfig, ReadsNumbersOfModels) {

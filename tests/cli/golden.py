@@ -110,6 +110,7 @@ def left_out(program):
         yield "hash.txt", "OpenSSL"
     if not features["built_in"]["re2"]:
         yield "rename.txt", "RE2"
+        yield "lora.txt", "RE2"
 
 
 def main():

@@ -236,6 +236,17 @@ def recognized():
             ("other", "F32", [1], floats(0)),
         ]
     )
+    # Rank 4, norms 2 and 2, so the change is 4 x the scale. The first key of alpha_pattern that fits decides.
+    modules = ["model.a", "model.b.q", "model.b.v", "model.b.vv"]
+    yield "rslora/adapter_model.safetensors", of_tensors(
+        [
+            (f"base_model.model.{module}.lora_{side}.weight", "F32", shape, floats(2, *[0] * 11))
+            for module in modules
+            for side, shape in (("A", [4, 3]), ("B", [3, 4]))
+        ]
+    )
+    yield "rslora/adapter_config.json", b"""{"r": 4, "lora_alpha": 8, "use_rslora": true, "alpha_pattern":
+        {"q": 2, "b.q": 3, "b\\\\.v+": 16, "model.b.vv": 1, "v": 1, "x(?=y)": 1}}"""
     yield "lora/adapter_config.json", b'{"peft_type": "LORA", "r": 1, "lora_alpha": 2}'
     yield "adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}'
     packed = of_tensors(
