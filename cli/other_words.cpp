@@ -17,8 +17,8 @@ struct Alias {
 };
 
 constexpr Alias kAliases[] = {
-    {"list", "ls"},      {"tree", "ls", "--tree"}, {"validate", "verify"},
-    {"compare", "diff"}, {"metadata", "meta"},     {"extract", "select"},
+    {"list", "ls"},       {"tree", "ls", "--tree"}, {"validate", "verify"}, {"compare", "diff"},
+    {"metadata", "meta"}, {"extract", "select"},    {"check", "verify"},
 };
 
 struct Hint {
@@ -31,6 +31,11 @@ constexpr Hint kHints[] = {
     {"top", "the largest tensors: safetensors ls PATH --sort size"},
     {"grep", "search names: safetensors ls PATH --match '*TEXT*'"},
     {"find", "search names: safetensors ls PATH --match '*TEXT*'"},
+    {"show", "the tensors: safetensors ls PATH; values: safetensors cat PATH NAME; a page: safetensors inspect PATH"},
+    {"dump", "values: safetensors cat PATH NAME; the header: safetensors header PATH"},
+    {"size", "what a model is and takes: safetensors info PATH; the size of tensors: safetensors ls PATH --sort size"},
+    {"du", "the size of tensors: safetensors ls PATH --sort size; of modules: safetensors ls PATH --tree"},
+    {"cp", "copy with cp; some of the tensors: safetensors select IN OUT --match GLOB"},
     {"convert", "another dtype: safetensors cast IN OUT --to bf16; a .bin or .pt file: load it with torch and save it"},
 };
 

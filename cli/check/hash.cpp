@@ -198,9 +198,9 @@ Exit hash_path(const HashRequest& request, const std::string& path, Console& con
   for (std::size_t i = 0; status && i < input->files().size(); ++i) {
     const File& file = input->files()[i];
     const std::string shown = path == kStandardInput ? path : file.path();
-    const bool titled = json == nullptr && input->files().size() > 1;
+    const bool titled = json == nullptr && (input->files().size() > 1 || request.paths.size() > 1);
     if (titled && (request.part == Part::tensors || request.format != "lines"))
-      console.heading(printable(input->file_name(i)) + ":");
+      console.heading(printable(request.paths.size() > 1 ? shown : input->file_name(i)) + ":");
     status = request.format == "lines" ? hash_one(request, shown, file, console, json)
                                        : hash_model(request, shown, file, console, json);
   }

@@ -60,6 +60,7 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
   arguments.flag("json", json_);
   arguments.value("metadata", metadata_);
   arguments.value("durability", durability_);
+  choices_ = has_option(command, "match");
   if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
   if (has_option(command, "name")) arguments.value("name", stem_);
   if (has_option(command, "with-files")) arguments.flag("with-files", with_files_);
@@ -73,7 +74,8 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
     rest->assign(positionals_.begin() + 2, positionals_.end());
     positionals_.resize(2);
   }
-  if (positionals_.size() - 1 > max_inputs) return "takes one IN and one OUT";
+  if (positionals_.size() - 1 > max_inputs)
+    return formatted("takes one IN and one OUT{}", choices_ ? "; --match GLOB chooses tensors" : "");
   output = positionals_.back();
   inputs.assign(positionals_.begin(), positionals_.end() - 1);
   if (std::ranges::find(positionals_, kStandardInput) != positionals_.end())
@@ -94,11 +96,21 @@ std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vec
 std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
   options.folder = kind == OutputKind::folder ||
                    (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
-  if (options.folder || (!max_shard_size_ && !stem_ && !with_files_)) return std::nullopt;
-  return formatted("{} is for a folder, but OUT is a file: split and reshard write a folder", max_shard_size_
-                                                                                                  ? "--max-shard-size"
-                                                                                              : stem_ ? "--name"
-                                                                                                      : "--with-files");
+  if (options.folder) return std::nullopt;
+  const char* const remedy = kind == OutputKind::as_input && input.is_file()
+                                 ? "give the folder of the model as IN, or use split"
+                                 : "split and reshard write a folder";
+  if (const char* const option = max_shard_size_ ? "--max-shard-size"
+                                 : stem_         ? "--name"
+                                 : with_files_   ? "--with-files"
+                                                 : nullptr;
+      option != nullptr)
+    return formatted("{} is for a folder, but OUT is a file: {}", option, remedy);
+  std::error_code failed;
+  if (!output.ends_with('/') && !std::filesystem::is_directory(output, failed)) return std::nullopt;
+  const std::string name = input.is_file() ? input.file_name(0) : "model.safetensors";
+  return formatted("OUT is a folder, but one file is to be written: name it, such as {}",
+                   printable(output + (output.ends_with('/') ? "" : "/") + name));
 }
 
 Result<Rewrite> RewriteRequest::plan(const Input& input) {
@@ -170,6 +182,8 @@ void RewriteRequest::print_side_files(Console& console) const {
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
   if (with_files_) {
     line(dry_run_ ? "would copy:" : "copied:", names, "");
+    if (choices_ && std::ranges::find(names, "config.json") != names.end())
+      console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
     line("not copied, because they are symlinks out of the folder, or to no file:", side_files_.refused, "");
   } else {
     line("not copied:", names, " (--with-files copies them)");

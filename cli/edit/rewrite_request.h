@@ -99,6 +99,7 @@ struct RewriteRequest {
   std::optional<std::string> durability_;
   SideFiles side_files_;
   bool with_files_ = false;
+  bool choices_ = false;  // whether the verb has --match
   bool force_ = false;
   bool dry_run_ = false;
   bool json_ = false;

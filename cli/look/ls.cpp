@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 namespace safetensors::cli {
 namespace {
@@ -41,6 +42,7 @@ constexpr Option kLsTable[] = {
      "shape   by dimensions, then name",
      "name|offset|size|dtype|shape"},
     {"-r,--reverse", nullptr, "reverse the order"},
+    {"--top", "N", "show only the first N lines of each list"},
     {"-t,--tree", nullptr,
      "group tensors by module: the parts of names between\n"
      "dots. Modules with the same content are one line, such\n"
@@ -65,6 +67,7 @@ constexpr const char* kLsExamples[] = {
     "safetensors ls llama-7b/ --match '*.k_proj.*'",
     "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32 --min-size 1MiB",
     "safetensors ls llama-7b/ --tree --sort size",
+    "safetensors ls llama-7b/ --sort size --top 10",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
     "safetensors ls llama-7b/ --columns size,name,file --sort size",
     "safetensors ls *.safetensors --sort size --json",
@@ -106,6 +109,7 @@ struct LsOptions {
   Less less = less_by_name;
   std::string sort = "name";
   bool reverse = false;
+  std::optional<std::uint64_t> top;
   bool tree = false;
   bool by_size = false;
   std::vector<const ListColumn*> columns;  // empty: the default
@@ -169,7 +173,8 @@ void print_text(Console& console, const Input& input, const List& list, const Ls
   }
   Table table(std::move(columns));
   const LsTotals totals = total(input, list);
-  for (const auto& [info, file] : list) {
+  const std::size_t rows = std::min<std::uint64_t>(list.size(), options.top.value_or(list.size()));
+  for (const auto& [info, file] : std::span(list).first(rows)) {
     const ListRow row = {*info, input, file, totals.bytes};
     std::vector<std::string> cells;
     cells.reserve(shown.size());
@@ -177,6 +182,7 @@ void print_text(Console& console, const Input& input, const List& list, const Ls
     table.row(std::move(cells));
   }
   table.print(console);
+  if (rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
   console.out(totals.text());
 }
 
@@ -247,6 +253,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
 Exit run_ls(std::span<const std::string> given, Console& console) {
   LsOptions options;
   std::optional<std::string> sort;
+  std::optional<std::string> top;
   std::optional<std::string> columns;
   std::optional<std::string> accept;
   bool recursive = false;
@@ -255,6 +262,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   options.names.bind(arguments);
   arguments.value("sort", sort);
   arguments.flag("reverse", options.reverse);
+  arguments.value("top", top);
   arguments.flag("tree", options.tree);
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
@@ -278,6 +286,9 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
     return console.usage("ls", "--tree goes with --sort name or size, and not with --reverse");
   if (options.tree) options.less = less_by_name;
+  if (top && (options.tree || options.json)) return console.usage("ls", "--top does not go with --tree and --json");
+  if (top) options.top = parse_number(*top);
+  if (top && !options.top) return console.usage("ls", "--top is a number, such as 10");
   if ((columns || options.wide) && (options.tree || options.json))
     return console.usage("ls", "--columns and --long do not go with --tree and --json");
   if (columns && options.wide) return console.usage("ls", "--columns does not go with --long");
@@ -304,7 +315,7 @@ const Command kLs = {
     .usage =
         "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
         "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
-        "               [--sort KEY] [--reverse]\n"
+        "               [--sort KEY] [--reverse] [--top N]\n"
         "               [--tree | --columns LIST | --long]\n"
         "               [--accept LIST] [--header-only] [--recursive]\n"
         "               [--json]",

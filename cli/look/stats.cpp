@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <span>
 
 namespace safetensors::cli {
 namespace {
@@ -43,6 +44,7 @@ constexpr Option kStatsTable[] = {
      "zeros   most zeros first\n"
      "nan     most NaN and infinities first",
      "name|offset|absmax|std|zeros|nan"},
+    {"--top", "N", "show only the first N lines of each table"},
     {"--histogram", nullptr,
      "also count the numbers per power of two. The line 2^-3\n"
      "is for 0.125 <= |x| < 0.25"},
@@ -67,6 +69,7 @@ struct StatsRequest {
   std::vector<std::string> paths;
   Selection names;
   std::string sort = "name";
+  std::optional<std::uint64_t> top;
   bool histogram = false;
   bool json = false;
 };
@@ -122,7 +125,8 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   table.print(console);
 }
 
-void print_stats_text(Console& console, const std::vector<TensorStats>& list, std::string_view sort) {
+void print_stats_text(Console& console, const std::vector<TensorStats>& list, std::string_view sort,
+                      std::uint64_t top) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   // The column of the order is never hidden, and neither are those that show trouble.
@@ -140,20 +144,24 @@ void print_stats_text(Console& console, const std::vector<TensorStats>& list, st
   std::uint64_t numbers = 0;
   std::uint64_t nan = 0;
   std::uint64_t infinite = 0;
-  for (const TensorStats& found : list) {
+  const std::size_t rows = std::min<std::uint64_t>(list.size(), top);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const TensorStats& found = list[i];
     const auto text = [&](double value) { return found.finite() == 0 ? "-" : number_text(value); };
     const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
-    table.row({printable(found.tensor.name()), std::string(to_string(found.tensor.dtype())), text(found.min),
-               text(found.max), text(found.mean), text(found.standard_deviation), text(found.abs_max()),
-               grouped(found.zeros), grouped(found.nan), grouped(infinities)});
     numbers += found.count;
     nan += found.nan;
     infinite += infinities;
+    if (i >= rows) continue;
+    table.row({printable(found.tensor.name()), std::string(to_string(found.tensor.dtype())), text(found.min),
+               text(found.max), text(found.mean), text(found.standard_deviation), text(found.abs_max()),
+               grouped(found.zeros), grouped(found.nan), grouped(infinities)});
   }
   table.print(console);
+  if (rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
   console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
                         grouped(nan), grouped(infinite)));
-  for (const TensorStats& found : list) print_stats_histogram(console, found);
+  for (const TensorStats& found : std::span(list).first(rows)) print_stats_histogram(console, found);
 }
 
 // Rounds a deviation to the 13 digits that are right. The other numbers are right to their last digit.
@@ -218,7 +226,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   if (json != nullptr) {
     print_stats_json(*json, *found, request.histogram);
   } else {
-    print_stats_text(console, *found, request.sort);
+    print_stats_text(console, *found, request.sort, request.top.value_or(found->size()));
   }
   if (!found->empty() || request.names.empty()) return Exit::good;
   console.message(formatted("{}: {}", printable(shown_path(path)), request.names.nothing(infos(*input))));
@@ -228,11 +236,13 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
 Exit run_stats(std::span<const std::string> given, Console& console) {
   StatsRequest request;
   std::optional<std::string> sort;
+  std::optional<std::string> top;
   bool recursive = false;
   Arguments arguments(kStats);
   arguments.positionals(request.paths);
   request.names.bind(arguments);
   arguments.value("sort", sort);
+  arguments.value("top", top);
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
   arguments.flag("recursive", recursive);
@@ -240,6 +250,9 @@ Exit run_stats(std::span<const std::string> given, Console& console) {
   if (const auto wrong = request.names.take()) return console.usage("stats", *wrong);
   if (request.paths.empty()) return console.usage("stats", "which PATH?");
   request.sort = sort.value_or(request.sort);
+  if (top && request.json) return console.usage("stats", "--top does not go with --json");
+  if (top) request.top = parse_number(*top);
+  if (top && !request.top) return console.usage("stats", "--top is a number, such as 10");
   request.paths = expand_folders(request.paths, recursive);
   return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
     return stats_of_path(path, request, console, json);
@@ -255,7 +268,8 @@ const Command kStats = {
     .usage =
         "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
         "                  [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
-        "                  [--sort KEY] [--histogram] [--recursive] [--json]",
+        "                  [--sort KEY] [--top N] [--histogram] [--recursive]\n"
+        "                  [--json]",
     .description = kStatsDescription,
     .options = kStatsTable,
     .details = kStatsDetails,

@@ -9,6 +9,7 @@
 #include "text/formatted.h"
 #include "text/natural_order.h"
 
+#include "format/dtype/cast.h"
 #include "os/file_status.h"
 
 #include <safetensors/lint.h>
@@ -125,12 +126,21 @@ Candidates all_dtype_names() {
   return list;
 }
 
+// The dtypes that floats or integers are cast to.
+Candidates cast_dtypes() {
+  Candidates list;
+  for (const Dtype dtype : all_dtypes()) {
+    if (format::castable(Dtype::F32, dtype) || format::castable(Dtype::I64, dtype)) list.emplace_back(to_string(dtype));
+  }
+  return list;
+}
+
 constexpr std::pair<std::string_view, Candidates (*)(const Input&)> kOfModel[] = {
     {"names", names}, {"patterns", patterns}, {"keys", keys}, {"dtypes", dtypes}};
 
 Candidates find_candidates(std::string_view kind, std::span<const std::string> words, Console& console) {
   if (kind == "codes") return all_codes();
-  if (kind == "casts") return all_dtype_names();
+  if (kind == "casts") return cast_dtypes();
   const auto* const found = std::ranges::find(kOfModel, kind, [](const auto& one) { return one.first; });
   const auto model = model_of(words);
   if (found == std::end(kOfModel) || !model) return kind == "dtypes" ? all_dtype_names() : Candidates();

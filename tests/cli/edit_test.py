@@ -335,7 +335,7 @@ class OutputTest(EditTest):
                 self.assertEqual(real.returncode, 3, arguments)
                 reason = real.stderr.decode().rsplit(": ", 1)[1]
                 self.fail_with(3, reason, *arguments, "--dry-run")
-        self.fail_with(3, "is a directory", "merge", "in.safetensors", "out/", "--dry-run")
+        self.fail_with(2, "name it, such as out/in.safetensors", "merge", "in.safetensors", "out/", "--dry-run")
         self.succeed("split", "in.safetensors", "new/", "--dry-run")
 
     def test_symlinks(self):
@@ -351,7 +351,7 @@ class OutputTest(EditTest):
         self.fail_with(3, "symlink to nothing", "split", "copy.safetensors", "dangling", "--force")
 
     def test_an_output_of_the_wrong_kind(self):
-        self.fail_with(3, "not a regular file", "merge", "model", "model", "--force")
+        self.fail_with(2, "name it, such as model/model.safetensors", "merge", "model", "model", "--force")
         self.fail_with(3, "is not a folder", "split", "model", "in.safetensors", "--force")
         self.fail_with(3, "no such file or directory", "merge", "model", "none/out.safetensors")
         os.mkdir(self.path("empty"))
