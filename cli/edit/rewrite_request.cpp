@@ -154,7 +154,9 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
 
 Status RewriteRequest::look_at_side_files(const Input& input) {
   if (!options.folder) return {};
-  side_files_ = find_side_files(input, output);
+  Result<SideFiles> found = find_side_files(input, output);
+  if (found) side_files_ = *std::move(found);
+  if (!found && with_files_) return found.error();
   return with_files_ ? check_side_files(side_files_, output, force_) : Status();
 }
 
@@ -170,7 +172,8 @@ void RewriteRequest::print_side_files(Console& console) const {
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
   if (with_files_) {
     line(dry_run_ ? "would copy:" : "copied:", names, "");
-    line("not copied, because they are symlinks out of the folder, or to no file:", side_files_.refused, "");
+    line("not copied, because they are symlinks that lead out of the folder or to no regular file:",
+         side_files_.refused, "");
   } else {
     line("not copied:", names, " (--with-files copies them)");
   }
