@@ -1,6 +1,6 @@
 // Finds the models below a folder. A folder may hold variants of one model, such as `model.safetensors` and
 // `model.fp16.safetensors`, each of one file or with an index of its own. So each index is a path, and each file that
-// no index names is one, too. If this gives one path, it is the folder itself.
+// no index names is one, too. If this gives one path, the path of the folder is used instead.
 #include "folders.h"
 
 #include "standard_input.h"
@@ -47,27 +47,18 @@ Names names_in(const std::string& folder) {
   return names;
 }
 
-std::string join(const std::string& folder, const std::string& name) {
-  return folder.ends_with('/') ? folder + name : folder + "/" + name;
-}
-
-// "model.safetensors.index.json", and "model.safetensors.index.fp16.json" of a variant.
-bool is_index(std::string_view name) {
-  return name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos;
-}
-
-// The models and files of one folder, without the folders below it.
+// Returns the models and files of one folder, without the folders below it.
 std::vector<std::string> models_in(const std::string& folder, const Names& names) {
   std::vector<std::string> found;
   std::set<std::string> indexed;
   for (const std::string& name : names.files) {
-    if (!is_index(name)) continue;
-    found.push_back(join(folder, name));
+    if (!is_index_name(name)) continue;
+    found.push_back(path_in_folder(folder, name));
     const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back());
     if (files) indexed.insert(files->begin(), files->end());
   }
   for (const std::string& name : names.files) {
-    const std::string path = join(folder, name);
+    const std::string path = path_in_folder(folder, name);
     if (name.ends_with(".safetensors") && !indexed.contains(path)) found.push_back(path);
   }
   std::ranges::sort(found);
@@ -75,25 +66,26 @@ std::vector<std::string> models_in(const std::string& folder, const Names& names
   return found;
 }
 
-// A folder that cannot be listed, or is too deep, is a path, too: the verb then reports its error.
+// Adds the models of a folder and of the folders below it. A folder that cannot be listed, or that is too deep, is
+// added itself: the verb then reports its error.
 void add_below(const std::string& folder, unsigned depth, std::vector<std::string>& found) {
   const Names names = names_in(folder);
   if (!names.whole || depth == kMaxDepth) return found.push_back(folder);
   for (std::string& path : models_in(folder, names)) found.push_back(std::move(path));
-  for (const std::string& name : names.folders) add_below(join(folder, name), depth + 1, found);
+  for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1, found);
 }
 
-// The models of a pipeline. Nothing for any other folder.
+// Returns the models of a pipeline. Returns nothing for any other folder.
 std::vector<std::string> components_of(const std::string& folder) {
   const Names names = names_in(folder);
   const bool pipeline = std::ranges::find(names.files, "model_index.json") != names.files.end();
   const bool models = std::ranges::any_of(
-      names.files, [](const std::string& name) { return name.ends_with(".safetensors") || is_index(name); });
-  // A model, or several models in one folder: the error names them.
+      names.files, [](const std::string& name) { return name.ends_with(".safetensors") || is_index_name(name); });
+  // The verb opens the folder itself: as a model, or to name the several models in it in an error.
   if (models && (!pipeline || Checkpoint::find_files(folder))) return {};
   std::vector<std::string> found = models_in(folder, names);
   for (const std::string& name : names.folders) {
-    const std::string below = join(folder, name);
+    const std::string below = path_in_folder(folder, name);
     const Names inside = names_in(below);
     if (!inside.whole) found.push_back(below);
     for (std::string& path : models_in(below, inside)) found.push_back(std::move(path));
@@ -102,6 +94,14 @@ std::vector<std::string> components_of(const std::string& folder) {
 }
 
 }  // namespace
+
+std::string path_in_folder(const std::string& folder, const std::string& name) {
+  return folder.ends_with('/') ? folder + name : folder + "/" + name;
+}
+
+bool is_index_name(std::string_view name) {
+  return name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos;
+}
 
 std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive) {
   std::vector<std::string> expanded;

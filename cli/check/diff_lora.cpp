@@ -1,9 +1,9 @@
-// Finds the pairs of matrices by their names, and the tensor that each pair changes: the one whose name ends the name
-// of the pair, if the beginning of that is taken away part by part. Kohya joins the parts of a name by "_", so names of
-// tensors are compared in this form, too.
+// Finds the pairs of matrices by their names. To find the tensor that a pair changes, leading parts of the pair's name
+// are removed one by one until the rest is the name of a tensor. Kohya joins the parts of a name by "_", so the names
+// of tensors are compared in this form, too.
 //
 // The norm of a product needs no product: |up x down|^2 is the sum over all i, j of (down x down^T)[i, j] x
-// (up^T x up)[i, j], two matrices of rank x rank. They are added up block by block. The norm of a tensor comes from the
+// (up^T x up)[i, j], two matrices of rank x rank, which are summed block by block. The norm of a tensor comes from the
 // mean and the deviation that stats() computes.
 #include "diff_lora.h"
 
@@ -30,7 +30,7 @@ namespace safetensors::cli {
 namespace {
 
 constexpr std::uint64_t kMaxRank = 1024;           // larger ones take too long
-constexpr std::uint64_t kBlockElements = 1 << 20;  // of a matrix, read at once
+constexpr std::uint64_t kBlockElements = 1 << 20;  // elements of a matrix that are read at once
 using TensorsByName = std::map<std::string_view, Tensor>;
 
 TensorsByName tensors_by_name(const Input& input) {
@@ -50,12 +50,12 @@ bool is_pair(const Tensor& down, const Tensor& up) {
          down.shape()[0] == up.shape()[1];
 }
 
-// The pairs, in the order of the adapter. used: gets the names of their tensors.
+// Returns the pairs in the order of the adapter, and adds the names of their tensors to `used`.
 std::vector<LoraPair> find_pairs(const Input& adapter, const TensorsByName& names, std::set<std::string_view>& used) {
   std::vector<LoraPair> pairs;
   for (const Tensor& down : adapter.set()) {
     for (const format::LoraNames& words : format::kLoraNames) {
-      const std::size_t at = down.name().find(words.first);
+      const std::size_t at = down.name().rfind(words.first);
       if (at == std::string_view::npos) continue;
       const std::string module(down.name().substr(0, at));
       const std::string_view rest = down.name().substr(at + words.first.size());
@@ -98,12 +98,12 @@ class Modules {
   std::map<std::string, Tensor, std::less<>> joined_;
 };
 
-// The scales of pairs without an alpha of their own: from the metadata that kohya's trainer writes, or from
-// adapter_config.json.
+// Returns the scales of pairs without an alpha of their own: from the metadata that kohya's trainer writes, or from
+// adapter_config.json. The trainer writes "None" if each pair has an alpha of its own.
 LoraScales common_scales(const Input& adapter, const std::string& path, Console& console) {
   for (const File& file : adapter.files()) {
-    if (const auto noted = file.metadata().find("ss_network_alpha"))
-      return LoraScales(ModelConfig{.lora_alpha = std::string(*noted)});
+    const auto noted = file.metadata().find("ss_network_alpha");
+    if (noted && parse_alpha(*noted)) return LoraScales(ModelConfig{.lora_alpha = std::string(*noted)});
   }
   if (path == kStandardInput || adapter.files().empty()) return LoraScales({});
   const std::string& file = adapter.files()[0].path();
@@ -111,7 +111,7 @@ LoraScales common_scales(const Input& adapter, const std::string& path, Console&
   const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash + 1);
   const Result<ModelConfig> config = read_model_config(folder);
   if (!config) {
-    console.message(formatted("notice: {}: the scale is unknown, 1 is taken", config.error().to_string()));
+    console.message(formatted("notice: {}: using a scale of 1", config.error().to_string()));
     return LoraScales({});
   }
   LoraScales scales(*config);
@@ -123,15 +123,32 @@ LoraScales common_scales(const Input& adapter, const std::string& path, Console&
   return scales;
 }
 
-Status set_scales(std::vector<LoraPair>& pairs, const TensorsByName& names, const LoraScales& common,
-                  std::set<std::string_view>& used) {
+// Returns the alphas that pairs have of their own, by the name of the tensor. The tensors may have any dtype: trainers
+// store a whole number as I64, which read_as<float>() refuses.
+Result<std::map<std::string_view, double>> own_alphas(const std::vector<LoraPair>& pairs, const Input& adapter,
+                                                      const TensorsByName& names) {
+  std::set<std::string_view> wanted;
+  for (const LoraPair& pair : pairs) {
+    const auto found = names.find(pair.module + ".alpha");
+    if (found != names.end() && found->second.numel() == 1) wanted.insert(found->first);
+  }
+  StatsOptions options;
+  options.select = [&](const Tensor& tensor) { return wanted.contains(tensor.name()); };
+  const Result<std::vector<TensorStats>> found = stats(adapter.set(), options);
+  if (!found) return found.error();
+  std::map<std::string_view, double> alphas;
+  for (const TensorStats& one : *found) alphas.emplace(one.tensor.name(), one.finite() == 1 ? one.mean : std::nan(""));
+  return alphas;
+}
+
+Status set_scales(std::vector<LoraPair>& pairs, const Input& adapter, const TensorsByName& names,
+                  const LoraScales& common, std::set<std::string_view>& used) {
+  const Result<std::map<std::string_view, double>> alphas = own_alphas(pairs, adapter, names);
+  if (!alphas) return alphas.error();
   for (LoraPair& pair : pairs) {
-    const auto own = names.find(pair.module + ".alpha");
-    if (own != names.end() && own->second.numel() == 1) {
-      const Result<std::vector<float>> value = own->second.read_as<float>();
-      if (!value) return value.error();
-      pair.scale = static_cast<double>(value->front()) / static_cast<double>(pair.rank);
-      used.insert(own->first);
+    if (const auto own = alphas->find(pair.module + ".alpha"); own != alphas->end()) {
+      pair.scale = own->second / static_cast<double>(pair.rank);
+      used.insert(names.find(own->first)->first);
     } else {
       pair.scale = common.scale(pair.module, pair.rank);
     }
@@ -139,7 +156,8 @@ Status set_scales(std::vector<LoraPair>& pairs, const TensorsByName& names, cons
   return {};
 }
 
-// Adds x * x^T of rows[i] = x[i * stride], in `count` elements that are `step` apart.
+// Adds the lower half of X x X^T to the sums. Row i of X begins at x[i * stride] and has `count` elements, which are
+// `step` apart.
 void add_products(std::vector<double>& sums, const std::vector<float>& x, std::size_t rank, std::size_t stride,
                   std::size_t step, std::size_t count) {
   for (std::size_t i = 0; i < rank; ++i) {
@@ -153,8 +171,8 @@ void add_products(std::vector<double>& sums, const std::vector<float>& x, std::s
   }
 }
 
-// down x down^T (first: the rank is the first dimension) or up^T x up, the lower half. The dimension that is cut in
-// blocks is the other one.
+// Returns the lower half of down x down^T if `first` is true (the rank is the first dimension), otherwise of up^T x up.
+// Reads the other dimension in blocks.
 Result<std::vector<double>> gram_matrix(const Tensor& matrix, bool first) {
   const auto rank = static_cast<std::size_t>(matrix.shape()[first ? 0 : 1]);
   const std::uint64_t length = matrix.shape()[first ? 1 : 0];
@@ -178,7 +196,7 @@ Result<std::vector<double>> gram_matrix(const Tensor& matrix, bool first) {
   return sums;
 }
 
-// Whether the matrices are small enough, and `up` has no more dimensions than two that are not 1.
+// Returns whether the matrices are small enough, and all dimensions of `up` after the second are 1.
 bool computable(const LoraPair& pair) {
   return pair.rank <= kMaxRank && pair.rank * elements_from(pair.down.shape(), 2) <= 16 * kBlockElements &&
          elements_from(pair.up.shape(), 2) == 1;
@@ -213,7 +231,9 @@ Status set_base_norms(std::vector<LoraPair>& pairs, const Input& model, Console&
   const Result<std::vector<TensorStats>> found = stats(model.set(), options);
   if (!found) return found.error();
   for (const TensorStats& one : *found) {
-    const double squares = static_cast<double>(one.finite()) * (one.variance() + one.mean * one.mean);
+    // stats() leaves out NaN and infinities, but no norm of the other elements is that of the tensor.
+    const double finite = static_cast<double>(one.finite());
+    const double squares = one.finite() == one.count ? finite * (one.variance() + one.mean * one.mean) : std::nan("");
     for (LoraPair* const pair : wanted[one.tensor.name()]) pair->base_norm = std::sqrt(squares);
   }
   return {};
@@ -222,7 +242,8 @@ Status set_base_norms(std::vector<LoraPair>& pairs, const Input& model, Console&
 std::string relative_text(const LoraPair& pair) {
   if (!pair.base) return "no tensor in A";
   const std::optional<double> relative = pair.relative();
-  return relative ? formatted("{:.3g} %", 100 * *relative) : "-";
+  if (!relative) return "-";
+  return std::isnan(*relative) ? "nan" : formatted("{:.3g} %", 100 * *relative);
 }
 
 void json_number(Json& json, const char* key, const std::optional<double>& value) {
@@ -255,7 +276,7 @@ Result<LoraDiff> diff_lora(const Input& model, const Input& adapter, const std::
         .path = {},
         .message = "no low-rank adapter: no two tensors are called like lora_A and lora_B, or lora_down and lora_up"};
   }
-  Status status = set_scales(result.pairs, names, common_scales(adapter, path, console), used);
+  Status status = set_scales(result.pairs, adapter, names, common_scales(adapter, path, console), used);
   for (LoraPair& pair : result.pairs) {
     const std::optional<Tensor> base = modules.find(pair.module);
     const std::uint64_t elements = pair.up.shape()[0] * elements_from(pair.down.shape(), 1);

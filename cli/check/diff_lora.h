@@ -21,25 +21,26 @@ struct LoraPair {
   std::string module;  // the name of the pair, without the words for its matrices
   Tensor down;         // [rank, in, ...]
   Tensor up;           // [out, rank, ...]
-  // The tensor of the model, if there is one with as many elements as the product.
+  // The tensor of the model that has as many elements as the product of the matrices, if there is one.
   std::optional<Tensor> base = std::nullopt;
   std::uint64_t rank = 0;
   double scale = 1;                                // alpha / rank, or alpha / sqrt(rank)
   std::optional<double> change = std::nullopt;     // Frobenius norm of scale x up x down; nullopt: too large to compute
-  std::optional<double> base_norm = std::nullopt;  // Frobenius norm of the finite elements of `base`
+  std::optional<double> base_norm = std::nullopt;  // Frobenius norm of `base`; NaN if an element is not finite
 
-  // The change divided by the norm of the tensor.
+  // Returns the change divided by the norm of the tensor. Returns nullopt if one of them is unknown, or the norm is 0.
   [[nodiscard]] std::optional<double> relative() const;
 };
 
 struct LoraDiff {
   std::vector<LoraPair> pairs;
-  std::uint64_t others = 0;  // tensors of the adapter that are in no pair, without alphas
+  std::uint64_t others = 0;  // tensors of the adapter that are neither in a pair nor an alpha
 };
 
-// Compares an adapter with the model that it is for. path: of the adapter; adapter_config.json beside it has the alpha,
-// unless the adapter has it. Reads matrices and tensors in blocks. progress: see StatsOptions.
-// Errors: invalid_argument (the second input has no pair of matrices), cancelled, and those of stats().
+// Compares an adapter with the model that it changes. path: the path of the adapter. The alpha comes from the adapter,
+// or else from adapter_config.json beside it. Reads matrices and tensors in blocks, and shows the progress on the
+// console. Errors: invalid_argument if the adapter has no pair of matrices, cancelled, dtype_mismatch if a matrix has
+// no floats, and those of stats().
 [[nodiscard]] Result<LoraDiff> diff_lora(const Input& model, const Input& adapter, const std::string& path,
                                          const Selection& selection, Console& console);
 

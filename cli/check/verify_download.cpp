@@ -1,11 +1,12 @@
-// Finds what a download lacks. The header of a file that is too short gives the length of the whole file: the header is
-// read again as if the file were very large, and the end of its tensors is the end of the file. A header that is itself
+// Finds what a download lacks. The header of a file that is too short gives the length of the complete file: the header
+// is parsed again as if the file were very large, and the file ends where its tensors end. A header that is itself
 // incomplete gives only a lower bound.
 #include "verify_download.h"
 
 #include "text/formatted.h"
 #include "text/size.h"
 
+#include "base/checked.h"
 #include "file/checkpoint_paths.h"
 #include "os/regular_file.h"
 
@@ -18,10 +19,10 @@ namespace {
 
 constexpr std::uint64_t kLargeFile = std::uint64_t{1} << 62;  // bytes
 
-// The bytes of the whole file, and whether the header is complete.
+// The size of the complete file.
 struct WholeSize {
   std::uint64_t bytes;
-  bool exact;
+  bool exact;              // false: the header is not complete, so `bytes` is a lower bound
   std::uint64_t data = 0;  // bytes of its tensors
 };
 
@@ -78,13 +79,13 @@ void json_lack(Json& json, const FileLack& lack) {
 void Download::add(const std::string& path, const Result<File>& file) {
   paths_.push_back(path);
   if (file) {
-    data_bytes_ += file->header().data_bytes();
+    known_ = base::add(data_bytes_, file->header().data_bytes(), data_bytes_) && known_;
     return;
   }
   std::optional<FileLack> lack = lack_of(path, file.error(), parse_);
   if (!lack || (!lack->lost && !lack->exact)) known_ = false;
   if (!lack) return;
-  data_bytes_ += lack->data;
+  known_ = base::add(data_bytes_, lack->data, data_bytes_) && known_;
   lacks_.push_back(*std::move(lack));
 }
 
@@ -92,7 +93,7 @@ std::optional<std::uint64_t> Download::missing_bytes() const {
   std::uint64_t sum = 0;
   bool lost = false;
   for (const FileLack& lack : lacks_) {
-    sum += lack.missing;
+    if (!base::add(sum, lack.missing, sum)) return std::nullopt;
     lost = lost || lack.lost;
   }
   if (!known_) return std::nullopt;
@@ -102,7 +103,7 @@ std::optional<std::uint64_t> Download::missing_bytes() const {
   if (!paths.add(model_) || paths.index() == nullptr) return std::nullopt;
   const std::optional<std::uint64_t> total = paths.index()->shards->total_size();
   if (!total || *total < data_bytes_) return std::nullopt;
-  return sum + (*total - data_bytes_);
+  return base::add(sum, *total - data_bytes_, sum) ? std::optional(sum) : std::nullopt;
 }
 
 void Download::print(Console& console, Json* json) const {

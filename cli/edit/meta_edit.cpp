@@ -1,5 +1,5 @@
-// Plans an edit of the metadata first, of all files of the model: the sizes that --dry-run shows, and the errors. The
-// library then edits one file after the other.
+// First plans the edit of all files of the model. This gives the sizes that --dry-run shows, and finds errors before a
+// file changes. Then the library edits one file after the other.
 #include "meta_edit.h"
 
 #include "input.h"
@@ -26,7 +26,7 @@ struct Plan {
 struct Target {
   std::string path;
   std::string name;              // for display, not escaped
-  std::optional<Header> header;  // not while the library edits: it reads the header again
+  std::optional<Header> header;  // released before the library edits the file, because it reads the header again
   Edits edits;
   std::vector<std::optional<std::string>> old = {};  // values, in the order of the edits
   Plan plan = {};
@@ -113,7 +113,7 @@ void json_plan(Json& json, const Target& target) {
   json.close(']');
 }
 
-// of_model: the argument names several files, so the document lists them.
+// of_model: whether the argument leads to several files, which the document then lists.
 void print_json(Console& console, const std::string& path, const MetaEdit& edit, const std::vector<Target>& targets,
                 bool of_model, const Error* error) {
   Json json(console, "meta");
@@ -135,8 +135,8 @@ void print_json(Console& console, const std::string& path, const MetaEdit& edit,
   json.finish();
 }
 
-// The edits of one file: for rm, those whose key the file has, with the key as it stands in the file, which the user
-// may have given escaped. Sets `found` of each edit that is there.
+// Returns the edits of one file. For rm, these are the edits whose key the file has. The user may have given a key
+// escaped: the edit has the key as it is in the file. Sets `found` for each edit in the result.
 Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& found) {
   Edits list;
   for (std::size_t i = 0; i < edits.size(); ++i) {
@@ -151,9 +151,10 @@ Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& foun
   return list;
 }
 
-// Plans the edits of all files, before one changes. Errors: not_found, and those of plan_edit() with the path of the
-// file.
+// Plans the edits of all files. Errors: not_found, and those of plan_edit() with the path of the file.
 Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, const EditOptions& options) {
+  if (input.files().empty())
+    return Error{.code = Errc::not_found, .path = {}, .message = "the model has no files; nothing was changed"};
   std::vector<Target> targets;
   std::vector<bool> found(edits.size());
   for (std::size_t i = 0; i < input.files().size(); ++i) {
@@ -193,7 +194,7 @@ Status write_edit(const std::string& path, const Edits& edits, EditOptions optio
   return edit_metadata(path, edits, options);
 }
 
-// Edits the files, one after the other. An error says how many are changed already.
+// Edits one file after the other. An error says how many files are already changed.
 Status write_files(const std::vector<Target>& targets, const EditOptions& options, Console& console) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Status status = write_edit(targets[i].path, targets[i].edits, options, console);
@@ -202,7 +203,7 @@ Status write_files(const std::vector<Target>& targets, const EditOptions& option
     if (error.path.empty()) error.path = targets[i].path;
     if (i > 0) {
       error.message +=
-          formatted("; {} of {} files are changed already: run the command again for the rest", i, targets.size());
+          formatted("; {} of {} files are already changed: run the command again for the rest", i, targets.size());
     }
     return error;
   }

@@ -166,7 +166,9 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
 
 Status RewriteRequest::look_at_side_files(const Input& input) {
   if (!options.folder) return {};
-  side_files_ = find_side_files(input, output);
+  Result<SideFiles> found = find_side_files(input, output);
+  if (found) side_files_ = *std::move(found);
+  if (!found && with_files_) return found.error();
   return with_files_ ? check_side_files(side_files_, output, force_) : Status();
 }
 
@@ -184,7 +186,8 @@ void RewriteRequest::print_side_files(Console& console) const {
     line(dry_run_ ? "would copy:" : "copied:", names, "");
     if (choices_ && std::ranges::find(names, "config.json") != names.end())
       console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
-    line("not copied, because they are symlinks out of the folder, or to no file:", side_files_.refused, "");
+    line("not copied, because they are symlinks that lead out of the folder or to no regular file:",
+         side_files_.refused, "");
   } else {
     line("not copied:", names, " (--with-files copies them)");
   }

@@ -81,14 +81,14 @@ struct RewriteRequest {
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
   [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
-  // Finds the files beside IN, and copies them with --with-files.
+  // Finds the files beside IN. With --with-files, also checks that they can be copied.
   [[nodiscard]] Status look_at_side_files(const Input& input);
   void print_side_files(Console& console) const;
   void json_side_files(Json& json) const;
   void print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
   void print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report, const std::string& path,
                       const Error* error) const;
-  // report: of a model that is written already.
+  // report: that of the model, if it is already written.
   Exit fail(const std::string& path, const Error& error, Console& console, const RewriteReport* report = nullptr) const;
 
   std::vector<std::string> positionals_;

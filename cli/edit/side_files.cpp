@@ -1,8 +1,9 @@
 // Copies the files beside a model. A model may come from a stranger, so a symlink in its folder must not make this
 // program copy another file of the user: see own_target(). A file is opened without following links, and copied only if
-// it is then a regular file.
+// it is then a regular file. Manifests are not copied: they hold digests of the old files.
 #include "side_files.h"
 
+#include "folders.h"
 #include "interrupt.h"
 #include "link_target.h"
 #include "new_file.h"
@@ -31,13 +32,10 @@ constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",   
                                          ".npz",         ".npy",       ".pb",        ".tflite",  ".pdparams", ".ot",
                                          ".onnx_data",   ".onnx.data", ".index.json"};
 
+// Returns whether a file holds weights or says which files do, by its name.
 bool is_weights(std::string_view name) {
-  return name.find(".safetensors.index.") != std::string_view::npos ||
+  return is_index_name(name) || name == "manifest.json" || name.ends_with(".manifest.json") ||
          std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
-}
-
-std::string path_in(const std::string& folder, const std::string& name) {
-  return folder + (folder.ends_with('/') ? "" : "/") + name;
 }
 
 Error failure(Errc code, const char* what, const std::string& path) {
@@ -78,7 +76,7 @@ Status copy_file(const SideFile& from, const std::string& to, bool replace) {
 
 }  // namespace
 
-SideFiles find_side_files(const Input& input, const std::string& output) {
+Result<SideFiles> find_side_files(const Input& input, const std::string& output) {
   SideFiles found;
   if (input.files().empty()) return found;
   fs::path folder = fs::path(input.files()[0].path()).parent_path();
@@ -103,6 +101,11 @@ SideFiles find_side_files(const Input& input, const std::string& output) {
       found.refused.push_back(name);
     }
   }
+  if (failed)
+    return Error{.code = Errc::open_failed,
+                 .os_error = failed.value(),
+                 .path = folder.string(),
+                 .message = "cannot list: " + system_text(failed.value())};
   std::ranges::sort(found.files, {}, &SideFile::name);
   std::ranges::sort(found.refused);
   return found;
@@ -110,7 +113,7 @@ SideFiles find_side_files(const Input& input, const std::string& output) {
 
 Status check_side_files(const SideFiles& files, const std::string& folder, bool replace) {
   for (const SideFile& file : files.files) {
-    const std::string to = path_in(folder, file.name);
+    const std::string to = path_in_folder(folder, file.name);
     std::error_code unknown;
     const fs::file_type type = fs::symlink_status(to, unknown).type();
     if (type == fs::file_type::not_found || type == fs::file_type::none) continue;
@@ -124,7 +127,7 @@ Status check_side_files(const SideFiles& files, const std::string& folder, bool 
 Status copy_side_files(const SideFiles& files, const std::string& folder, bool replace) {
   const Interrupt interrupt;
   for (const SideFile& file : files.files) {
-    const std::string to = path_in(folder, file.name);
+    const std::string to = path_in_folder(folder, file.name);
     if (Status status = copy_file(file, to, replace); !status) return status;
   }
   return {};

@@ -1,4 +1,4 @@
-// The files beside a model that belong to it, such as config.json and tokenizer.json, for the verbs that write a
+// The files beside a model that belong to it, such as config.json and tokenizer.json. For the verbs that write a
 // folder.
 #pragma once
 
@@ -22,18 +22,18 @@ struct SideFiles {
   std::vector<std::string> refused;  // names of symlinks that lead out of the folder, or to no regular file, sorted
 };
 
-// Finds the side files in the folder of the input. These are regular files that hold no weights by their names, and
-// symlinks to such files in the folder or in the blobs of the same model in the cache of huggingface_hub. Hidden files
-// do not count. A file given by itself has side files only if there is a configuration beside it. None, if `output` is
-// the same folder.
-[[nodiscard]] SideFiles find_side_files(const Input& input, const std::string& output);
+// Finds the side files in the folder of the input. These are regular files whose names are not those of weights,
+// indexes or manifests, and symlinks to such files in the folder or in the blobs of the same model in the cache of
+// huggingface_hub. Hidden files do not count. A file given by itself has side files only if there is a configuration
+// beside it. There are none if `output` is the same folder. Error: open_failed if the folder cannot be listed.
+[[nodiscard]] Result<SideFiles> find_side_files(const Input& input, const std::string& output);
 
-// Finds the errors that the copy into a folder would have: a file that is there (without `replace`), or is no regular
-// file.
+// Returns the error that a copy into the folder would have: a file exists there and `replace` is false, or it is not a
+// regular file.
 [[nodiscard]] Status check_side_files(const SideFiles& files, const std::string& folder, bool replace);
 
-// Copies the files into a folder. replace: of old files. A signal stops it. Errors, with the path of the file: those of
-// reading and of NewFile.
+// Copies the files into a folder. replace: whether old files are replaced. A signal stops the copy. Errors, with the
+// path of the file: open_failed, not_regular_file, read_failed, and those of NewFile.
 [[nodiscard]] Status copy_side_files(const SideFiles& files, const std::string& folder, bool replace);
 
 }  // namespace safetensors::cli

@@ -211,11 +211,14 @@ class ConfigParser {
     if (value == "true" || value == "false") out = value == "true";
     return true;
   }
+  // The reader has checked the UTF-8: a cut text must not end inside of a character.
   bool text(std::string& out) {
     if (reader_.peek() != '"') return reader_.skip_value(open_);
     std::string_view value;
     if (!reader_.string(value)) return false;
-    out = value.substr(0, kMaxConfigText);
+    std::size_t size = std::min(value.size(), kMaxConfigText);
+    while (size < value.size() && (static_cast<unsigned char>(value[size]) & 0xC0) == 0x80) --size;
+    out = value.substr(0, size);
     return true;
   }
   bool targets() {

@@ -319,6 +319,16 @@ TEST(ModelConfig, ReadsNumbersOfModels) {
   EXPECT_EQ(parse_model_config(R"({"model_type": "a", "architectures": []})").value().architecture, "a");
 }
 
+TEST(ModelConfig, CutsTextsBetweenCharacters) {
+  const std::string name(62, 'x');
+  for (const std::string_view character : {"\u00e9", "\u20ac", "\U0001f600"}) {
+    const std::string_view fits = character.size() == 2 ? character : "";
+    const ModelConfig config =
+        parse_model_config(R"({"_class_name": ")" + name + std::string(character) + R"(!"})").value();
+    EXPECT_EQ(config.architecture, name + std::string(fits));
+  }
+}
+
 TEST(ModelConfig, NamesIgnoredMembers) {
   const ModelConfig config = parse_model_config(R"({"architectures": {"x": [1]}, "model_type": 1, "n_layer": "2",
         "n_head": -1, "n_ctx": 1e3, "num_experts": 1234567890123456789, "moe_topk": [2], "moe_num_experts": 1.0,

@@ -248,6 +248,17 @@ def recognized():
     yield "rslora/adapter_config.json", b"""{"r": 4, "lora_alpha": 8, "use_rslora": true, "alpha_pattern":
         {"q": 2, "b.q": 3, "b\\\\.v+": 16, "model.b.vv": 1, "v": 1, "x(?=y)": 1}}"""
     yield "lora/adapter_config.json", b'{"peft_type": "LORA", "r": 1, "lora_alpha": 2}'
+    # A tensor with a NaN, an alpha that is a whole number, metadata without an alpha, and a name with the words twice.
+    yield "lora_odd/base.safetensors", of_tensors(
+        [("a.weight", "F32", [1, 2], floats(float("nan"), 1)), ("b.weight", "F32", [1, 2], floats(3, 4))]
+    )
+    matrices = [("lora_A", "F32", [1, 2], floats(3, 4)), ("lora_B", "F32", [1, 1], floats(1))]
+    yield "lora_odd/adapter.safetensors", of_tensors(
+        [(f"{module}.{name}.weight", *rest) for module in ("a", "x.lora_A.b") for name, *rest in matrices]
+        + [("a.alpha", "I64", [], struct.pack("<q", 2))],
+        {"ss_network_alpha": "None"},
+    )
+    yield "lora_odd/adapter_config.json", b'{"r": 1, "lora_alpha": 4}'
     yield "adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}'
     packed = of_tensors(
         [

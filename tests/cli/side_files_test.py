@@ -65,7 +65,7 @@ class SideFilesTest(edit_test.EditTest):
         os.symlink("model.safetensors", self.path("m/notes.md"))  # weights under another name
         text = self.output("reshard", "m", "new", "--with-files")
         refused = ["absolute.txt", "dangling.json", "link-to-fifo.json", "out.txt", "zero.json"]
-        self.assertIn(f"symlinks out of the folder, or to no file: {', '.join(refused)}\n", text.replace("\n  ", " "))
+        self.assertIn(f"symlinks that lead out of the folder or to no regular file: {', '.join(refused)}\n", text.replace("\n  ", " "))
         self.assertEqual(self.names("new"), COPIED)
         document = json.loads(self.output("reshard", "m", "json", "--with-files", "--json"))
         self.assertEqual(document["refused_files"], refused)
@@ -108,8 +108,29 @@ class SideFilesTest(edit_test.EditTest):
         os.symlink("../../other", self.path(snapshot, "other.json"))
         text = self.output("reshard", snapshot, "new", "--with-files")
         self.assertIn("copied: config.json\n", text)
-        self.assertIn("symlinks out of the folder, or to no file: other.json\n", text)
+        self.assertIn("symlinks that lead out of the folder or to no regular file: other.json\n", text)
         self.assertEqual(self.read("new/config.json"), b"{}")
+
+    def test_manifests_of_the_old_files_are_not_copied(self):
+        for name in ("manifest.json", "model.safetensors.manifest.json"):
+            self.write(f"m/{name}", "{}")
+        self.output("reshard", "m", "new", "--with-files")
+        self.assertEqual(self.names("new"), COPIED)
+        self.assertFalse(os.path.exists(self.path("new/model.safetensors.manifest.json")))
+
+    def test_a_folder_that_cannot_be_listed_is_an_error(self):
+        with open(self.path("m/model.safetensors.index.json"), "w") as file:
+            json.dump({"metadata": {}, "weight_map": {"a": "model.safetensors"}}, file)
+        os.mkdir(self.path("out"))
+        for name, mode in ((".", 0o755), ("out", 0o777), ("m", 0o111)):  # its files can be opened by name
+            os.chmod(self.path(name), mode)
+        self.addCleanup(os.chmod, self.path("m"), 0o755)
+        index = "m/model.safetensors.index.json"
+        options = {"preexec_fn": lambda: os.setuid(65534)} if os.geteuid() == 0 else {}
+        self.fail_with(3, "m: cannot list: permission denied", "reshard", index, "out/new", "--with-files", **options)
+        self.assertFalse(os.path.exists(self.path("out/new")))
+        self.assertNotIn(b"copied", self.run_command("reshard", index, "out/new", **options).stdout)
+        self.assertTrue(os.path.exists(self.path("out/new/model.safetensors")))
 
     def test_an_output_file_takes_no_files(self):
         self.fail_with(2, "--with-files is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--with-files")

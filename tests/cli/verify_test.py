@@ -262,6 +262,23 @@ class DownloadTest(VerifyTest):
             self.assertEqual(len(self.lines(1, "verify", "m")), 1, data)
             self.assertNotIn("download", self.document("m"))
 
+    def test_a_sum_over_64_bits_is_left_out(self):
+        # Each header promises almost 2^62 bytes.
+        half = (1 << 61) - (1 << 20)
+        for name in (X, Y, Z):
+            tensors = {k: {"dtype": "U8", "shape": [half], "data_offsets": [i * half, (i + 1) * half]} for i, k in enumerate("ab")}
+            text = json.dumps({f"{name[0]}{k}": tensors[k] for k in tensors}).encode()
+            for path in (self.path("m", name), self.path("m", "4" + name), self.path("m", "5" + name)):
+                with open(path, "wb") as file:
+                    file.write(struct.pack("<Q", len(text)) + text)
+        names = sorted(n for n in os.listdir(self.path("m")) if n.endswith(".safetensors"))
+        with open(self.path("m/model.safetensors.index.json"), "w") as file:
+            json.dump({"metadata": {}, "weight_map": {n: n for n in names}}, file)
+        lines = [line for line in self.lines(1, "verify", "m") if "incomplete: " in line]
+        self.assertEqual(len(lines), len(names))
+        self.assertNotIn("in all", "".join(lines))
+        self.assertIsNone(self.document("m")["download"]["missing_bytes"])
+
     def test_a_wrong_total_size_gives_no_sum(self):
         os.remove(self.path("m", Z))
         for total in (0, -1, "300", 2**70):
