@@ -155,8 +155,19 @@ TEST(Cpp17File, AcceptsFaultsOnRequest) {
   EXPECT_EQ(file.dtype_name("w").value(), "Q4");
   EXPECT_EQ(file.header_info().unused_bytes, 1u);
   EXPECT_EQ(file.tensor("w").value().read().value().nbytes(), 2u);
-  EXPECT_EQ(file.tensor("w").value().read(st::Slice::parse("0").value()).error().code(),
-            SAFETENSORS_ERROR_DTYPE_MISMATCH);
+  const st::Tensor tensor = file.tensor("w").value();
+  for (const char* const text : {"0", ":", ":2", "5"}) {
+    const st::Slice slice = st::Slice::parse(text).value();
+    const st::Result<st::Array> read = tensor.read(slice);
+    const st::Result<std::uint64_t> nbytes = tensor.nbytes_of(slice);
+    ASSERT_EQ(static_cast<bool>(read), static_cast<bool>(nbytes)) << text;
+    if (read) {
+      EXPECT_EQ(read->nbytes(), *nbytes) << text;
+    } else {
+      EXPECT_EQ(read.error().code(), nbytes.error().code()) << text;
+    }
+  }
+  EXPECT_EQ(tensor.read(st::Slice::parse("0").value()).error().code(), SAFETENSORS_ERROR_DTYPE_MISMATCH);
 }
 
 TEST(Cpp17File, KeepsOwnerOfMemory) {

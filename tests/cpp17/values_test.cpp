@@ -121,6 +121,14 @@ TEST(Cpp17View, SeesArraysAndContainers) {
   EXPECT_EQ(sum, 6);
   EXPECT_TRUE(st::View<int>().empty());
   static_assert(!std::is_constructible_v<st::View<const int>, std::vector<int>>, "a temporary would dangle");
+  struct Small {
+    int number;
+  };
+  struct Large : Small {
+    int more;
+  };
+  static_assert(std::is_constructible_v<st::View<const Small>, std::vector<Small>&>);
+  static_assert(!std::is_constructible_v<st::View<Small>, std::vector<Large>&>, "the elements have another size");
 }
 
 TEST(Cpp17Dims, ConvertOrFail) {

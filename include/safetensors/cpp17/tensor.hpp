@@ -197,6 +197,11 @@ class Tensor {
     Error error;
     if (Status status = slice.check(); !status) return status.error();
     const TensorInfo of = info();
+    if (of.c().dtype == SAFETENSORS_DTYPE_UNKNOWN) {  // elements have no size, and read() refuses a part of them
+      const Result<Array> whole = read_any(slice.c());
+      if (!whole) return whole.error();
+      return whole->nbytes();
+    }
     safetensors_resolved_slice* raw = nullptr;
     std::uint64_t bytes = 0;
     if (safetensors_slice_resolve(slice.c(), of.c().dtype, of.shape().data(), of.shape().size(), &raw, &error.c()))

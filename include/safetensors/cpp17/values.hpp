@@ -66,10 +66,12 @@ class View {
   /// Makes a view of `size` objects from `data` on.
   constexpr View(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
   /// @{
-  /// Makes a view of an array, or of a container with data() and size() that is not a temporary.
+  /// Makes a view of an array, or of a container with data() and size() that is not a temporary. The elements are of
+  /// type T, not of a class that is derived from T: those may be larger.
   template <std::size_t N>
   constexpr View(T (&array)[N]) noexcept : data_(array), size_(N) {}  // NOLINT(google-explicit-constructor)
-  template <class List, class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<List&>().data()), T*>>>
+  template <class List, class = std::enable_if_t<std::is_convertible_v<
+                            std::remove_pointer_t<decltype(std::declval<List&>().data())> (*)[], T (*)[]>>>
   constexpr View(List& list) noexcept : data_(list.data()), size_(list.size()) {}  // NOLINT
   /// @}
   /// Returns the first object.
