@@ -15,8 +15,8 @@ namespace safetensors::cli {
 
 // The values that an option or an argument takes. Shells complete them.
 enum class Values : unsigned char {
-  any,
-  path,
+  any,   // shells complete nothing
+  path,  // any file
   folder,
   model,    // a file or a folder that holds tensors
   tensor,   // the name of a tensor
@@ -36,7 +36,7 @@ struct Option {
   const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
   const char* also = nullptr;     // another spelling: "--size"
-  const char* old = nullptr;      // spellings of the version before, which still work, with a notice: "--html|-w"
+  const char* old = nullptr;      // spellings of the previous version, which still work, with a notice: "--html|-w"
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
@@ -55,7 +55,7 @@ struct Command {
   std::span<const Option> options;                   // without --help
   const char* words = nullptr;                       // choices of the first argument: "ls|get", or kCommandWords
   Values arguments = Values::model;                  // the other arguments. For shells
-  std::optional<Values> after_model = std::nullopt;  // the arguments behind the first model, if they are others
+  std::optional<Values> after_model = std::nullopt;  // the arguments after the first model, if they differ from it
   const char* details = nullptr;                     // paragraphs below the options
   std::span<const char* const> examples = {};        // command lines
   const char* exits;                                 // the exit codes and their meanings

@@ -1,5 +1,6 @@
-// Reads a header in order, and opens it as a File by a Source that holds only these bytes. The size of the whole comes
-// from the header: the parser refuses a header for a file that is too long, and its error says where the tensors end.
+// Reads a header from the start of a file, and opens it as a File whose Source holds only the header. To learn the size
+// of the complete file, the header is parsed as that of the longest possible file: this is an error, whose offset says
+// where the tensors end.
 #include "first_bytes.h"
 
 #include "console.h"
@@ -19,9 +20,10 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr std::size_t kStep = std::size_t{1} << 20;  // bytes; a length is hostile until its bytes have come
+// Bytes of one read. The length in front of a header may be a lie, so memory grows only with the bytes read.
+constexpr std::size_t kStep = std::size_t{1} << 20;
 
-// The header, and the size of the whole.
+// Holds a header and the size of the complete file. Reads of the data fail with `why`.
 class HeaderSource final : public Source {
  public:
   HeaderSource(std::span<const std::byte> header, std::uint64_t size, std::string why)
@@ -59,7 +61,7 @@ Result<FirstBytes> FirstBytes::read(const ParseOptions& parse, const ReadNext& n
   FirstBytes first;
   constexpr std::size_t kPrefix = 512;  // as Header::length() recommends
   if (Status status = first.grow(kPrefix, next); !status) return status.error();
-  // The size of the whole is unknown here. The check with the right size comes when the File is opened.
+  // The size of the file is unknown here. It is checked when the File is opened.
   const Result<std::uint64_t> length = Header::length(first.bytes_, UINT64_MAX, parse);
   if (!length && first.bytes_.size() == kPrefix) return length.error();
   if (!length) return first;
@@ -106,7 +108,7 @@ Result<File> FirstBytes::as_file(std::uint64_t size, const ParseOptions& parse, 
 
 Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
                                  std::optional<MissingData>& missing) const {
-  constexpr char kWhy[] = "the data is not there: only the first bytes of the file are";
+  constexpr char kWhy[] = "the data is missing: the input has only the first bytes of the file";
   if (header_end_ > bytes_.size())
     return Error{.code = Errc::invalid_header_length,
                  .path = {},

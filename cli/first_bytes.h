@@ -1,4 +1,4 @@
-// The first bytes of a file, such as a range of a download: its header, and perhaps a part of its data.
+// The first bytes of a file, such as the first range of a download: its header, and perhaps some of its data.
 #pragma once
 
 #include <safetensors/file.h>
@@ -13,52 +13,53 @@
 
 namespace safetensors::cli {
 
-// The number of bytes of the data, and how many of them are not there.
+// How much of the data of a file is missing.
 struct MissingData {
-  std::uint64_t missing;
-  std::uint64_t total;
+  std::uint64_t missing;  // bytes
+  std::uint64_t total;    // bytes of the data of the complete file
 };
 
-// The header of a file, read in order.
+// Reads the header at the start of a file or of a pipe.
 class FirstBytes {
  public:
   // Reads the next bytes. Returns 0 at the end.
   using ReadNext = std::function<Result<std::size_t>(std::span<std::byte> bytes)>;
 
-  // Reads the header and nothing more, except for the end of a prefix of 512 bytes. Errors: those of Header::length()
-  // that no further byte can change, and those of `next`.
+  // Reads the header, or 512 bytes if the header is shorter. Errors: those of Header::length() that no further byte can
+  // change, and those of `next`.
   [[nodiscard]] static Result<FirstBytes> read(const ParseOptions& parse, const ReadNext& next);
 
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
-  // The text of the header. Empty if the header is not whole.
+  // Returns the text of the header. Empty if the header is not complete.
   [[nodiscard]] std::string text() const;
-  // The size that a file with this header has. Empty if the header is not whole. Errors: those of rules 4 to 9.
+  // Returns the size of a file with this header, in bytes. Returns nullopt if the header is not complete. Errors: those
+  // of rules 4 to 9.
   [[nodiscard]] Result<std::optional<std::uint64_t>> file_size(const ParseOptions& parse) const;
-  // The header as a file of this size, whose data cannot be read. why: the message of an error of such a read.
+  // Opens the header as a file of this size, whose data cannot be read. why: the message of the error of such a read.
   [[nodiscard]] Result<File> as_file(std::uint64_t size, const ParseOptions& parse, std::string why) const;
-  // The header as a file. If `size`, the number of bytes that are there, is less than the size of the file, sets
-  // `missing`. Errors: those of File::from_source(), and a text of its own if the input ends in the header.
+  // Opens the header as a file. size: the number of bytes in the input. Sets `missing` if the complete file has more.
+  // Errors: those of File::from_source(), and invalid_header_length if the input ends in the header.
   [[nodiscard]] Result<File> as_part(std::uint64_t size, const ParseOptions& parse,
                                      std::optional<MissingData>& missing) const;
 
  private:
   // Reads until there are `wanted` bytes, or to the end.
   Status grow(std::size_t wanted, const ReadNext& next);
-  // The bytes of the header, or all bytes if there are fewer.
+  // Returns the bytes of the header, or all bytes if there are fewer.
   [[nodiscard]] std::span<const std::byte> header() const;
 
   std::vector<std::byte> bytes_;
   std::size_t header_end_ = 0;  // 0: unknown
 };
 
-// Opens a regular file that may lack data at its end. path: empty for a file on standard input. Errors: those of
+// Opens a regular file that may lack data at its end. path: empty for the file on standard input. Errors: those of
 // FirstBytes, open_failed, read_failed.
 [[nodiscard]] Result<File> open_part(const std::string& path, const ParseOptions& parse,
                                      std::optional<MissingData>& missing);
 
-// Returns whether a file is refused because bytes at its end are missing.
+// Returns whether an error may come from missing bytes at the end of a file.
 [[nodiscard]] bool is_too_short(const Error& error);
-// Adds to the error of a file that is too short: --header-only shows what its header says.
+// Adds a hint about --header-only to the error of a file that is too short. Returns other errors unchanged.
 [[nodiscard]] Error with_header_only_hint(Error error);
 
 }  // namespace safetensors::cli

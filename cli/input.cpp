@@ -24,7 +24,7 @@ void notice_white_space(const File& file, const std::string& path, Console& cons
 
 void notice_missing(const std::optional<MissingData>& missing, const std::string& path, Console& console) {
   if (!missing) return;
-  console.message(formatted("{}: notice: {} of {} of the data are not there: only the header was checked",
+  console.message(formatted("{}: notice: {} of {} of the data are missing: only the header was checked",
                             printable(path), grouped(missing->missing), counted(missing->total, "byte")));
 }
 

@@ -17,7 +17,7 @@
 
 namespace safetensors::cli {
 
-// The row of the option that ls, info and verify have for a file that may lack data.
+// The entry of the option --header-only in the tables of ls, info and verify.
 inline constexpr Option kHeaderOnlyOption = {"--header-only", nullptr,
                                              "accept a file that ends in its data, such as\n"
                                              "the first bytes of a download"};
@@ -32,10 +32,10 @@ struct Listed {
 // nothing maps the files.
 class Input {
  public:
-  // White space before a header's `{` is accepted with a notice. data: of a pipe on standard input. With
-  // PipeData::part, a single file or standard input may lack data at its end, and a notice says how much. Errors: those
-  // of Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the error is that of
-  // the file at fault, if there is one.
+  // White space before a header's `{` is accepted with a notice. data: how the data of a pipe on standard input is
+  // used. With PipeData::part, a single file or standard input may lack data at its end, and a notice says how much.
+  // Errors: those of Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the
+  // error is that of the file at fault, if there is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
                                           PipeData data = PipeData::skip, Access access = Access::read,
                                           std::string* refused = nullptr);
@@ -46,9 +46,9 @@ class Input {
   [[nodiscard]] std::span<const File> files() const { return files_; }
   // Returns whether the argument is a file itself, and not a folder, an index or a pattern of files.
   [[nodiscard]] bool is_file() const { return is_file_; }
-  // The data that a part of a file lacks.
+  // The missing data, if the input is only the first bytes of a file.
   [[nodiscard]] const std::optional<MissingData>& missing() const { return missing_; }
-  // The set of tensors. Null for standard input, and for a part of a file.
+  // The set of tensors. Null for standard input, and for the first bytes of a file.
   [[nodiscard]] const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   // The tensors of the checkpoint, or of the file on standard input.
   [[nodiscard]] Tensors set() const { return checkpoint_ ? checkpoint_->tensors() : files_[0].tensors(); }
@@ -61,7 +61,7 @@ class Input {
   [[nodiscard]] Result<Listed> find(std::string_view name) const;
 
  private:
-  // The input of one file, with its notices.
+  // Makes the input of one file, and prints its notices.
   [[nodiscard]] static Result<Input> of_part(const Result<File>& file, const std::optional<MissingData>& missing,
                                              const std::string& argument, Console& console);
   explicit Input(Checkpoint checkpoint, bool is_file);
@@ -82,7 +82,7 @@ class Input {
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
                                      std::string* refused = nullptr, PipeData data = PipeData::skip);
 
-// Reads the option --header-only and standard input: how ls and such open a path.
+// Returns how ls, info and header use the data of a path: standard input and, with --header-only, a file may lack data.
 [[nodiscard]] PipeData data_of(const std::string& argument, bool header_only);
 
 // The name for messages: the argument, or "standard input".
@@ -94,7 +94,7 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 // commands that replace a file. Error: invalid_argument.
 [[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input);
 
-// Writes the member "missing_bytes", if the data of the input is not whole.
+// Writes the member "missing_bytes" if data of the input is missing.
 void json_missing(Json& json, const Input& input);
 // Writes the member "error", and before it the member "file" if another path than the argument is at fault.
 void json_input_error(Json& json, const std::string& argument, const Error& error);

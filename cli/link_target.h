@@ -1,4 +1,4 @@
-// Which files behind symlinks belong to a model.
+// Decides which symlinks in the folder of a model may be followed.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,9 @@
 
 namespace safetensors::cli {
 
-// The real path of a symlink in the folder of a model, if it is in the folder, or in the blobs of the same model in the
-// cache of huggingface_hub. A model may come from a stranger: another link could lead to any file of the user.
+// Returns the real path of a symlink in the folder of a model, if this path is in the same folder, or in the blobs of
+// the same model in the cache of huggingface_hub. Otherwise returns nullopt: a model may come from a stranger, and
+// another link could lead to any file of the user.
 [[nodiscard]] std::optional<std::string> own_target(const std::filesystem::path& link,
                                                     const std::filesystem::path& folder);
 

@@ -1,6 +1,6 @@
-// Options that may be given several times add their values: any pattern of --match and any dtype of --dtype chooses a
-// tensor. --exclude wins over --match. An error about a selection of nothing applies the options one after the other,
-// and names the first one that leaves no tensor.
+// The values of an option that is given several times are alternatives: a tensor needs to match one pattern of --match
+// and one dtype of --dtype. --exclude wins over --match. If no tensor is chosen, the options are applied one after the
+// other to find the first one that leaves no tensor, for the error.
 #include "selection.h"
 
 #include "base/glob.h"
@@ -22,7 +22,7 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view name) {
   return std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
 }
 
-// The parts of all lists, whose parts have commas between them.
+// Returns the parts between the commas of all lists.
 std::vector<std::string_view> list_parts(const std::vector<std::string>& lists) {
   std::vector<std::string_view> parts;
   for (const std::string_view list : lists) {
@@ -41,7 +41,7 @@ std::string unknown_dtype(std::string_view text) {
   return formatted("--dtype: unknown dtype `{}` (known: {}; {})", printable(text), known, kDtypeWords);
 }
 
-// "F32, BF16": the dtypes of the tensors, each once.
+// Returns the dtypes of the tensors, each once: "F32, BF16".
 std::string dtypes_text(const std::vector<const TensorInfo*>& tensors) {
   std::vector<Dtype> found;
   std::string text;

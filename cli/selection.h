@@ -1,5 +1,5 @@
-// The options that choose tensors, in all verbs: --match, --exclude, --dtype, --min-size and --layers. A tensor is
-// chosen if each given option chooses it.
+// The options that choose tensors: --match, --exclude, --dtype, --min-size and --layers. All verbs have the same ones.
+// A tensor is chosen if each given option chooses it.
 #pragma once
 
 #include "arguments.h"
@@ -17,7 +17,7 @@
 
 namespace safetensors::cli {
 
-// The rows of the options in the table of a command.
+// The entries of the options in the tables of the commands.
 inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
                                         "tensors whose names match: * any text, ? one\n"
                                         "character, [a-z] one of a set; may be given\n"
@@ -35,11 +35,12 @@ inline constexpr Option kLayersOption = {"--layers", "LIST",
                                          "first part of a name between dots that has only\n"
                                          "digits: 12 in model.layers.12.mlp.bias"};
 
+// The tensors that the options of one command line choose: bind() before Arguments::parse(), take() after it.
 class Selection {
  public:
-  // Binds the options. This object must outlive Arguments::parse().
+  // Binds the options to this object, which must exist until Arguments::parse() returns.
   void bind(Arguments& arguments);
-  // Takes over the options after parse(). Returns nullopt, or the text of an error.
+  // Reads the values of the options. Call it after Arguments::parse(). Returns nullopt, or the text of an error.
   [[nodiscard]] std::optional<std::string> take();
 
   // Returns whether no option is given.
@@ -53,8 +54,10 @@ class Selection {
 
   // Returns the first pattern of --match or --exclude that matches none of these tensors, or nullptr.
   [[nodiscard]] const std::string* unmatched(std::span<const TensorInfo* const> tensors) const;
-  // Says which option leaves none of these tensors, what they are, and what could be meant: "no tensor's name matches
-  // (a pattern is for the whole name: try '*norm*')". where: words such as " in A or B", or empty.
+  // Returns the text of an error for tensors of which none is chosen. It names the first option that leaves no tensor,
+  // and says what the tensors have: "no tensor matches --dtype F16 (found F32, BF16)". For patterns, it has a hint
+  // instead: "no tensor's name matches (a pattern is for the whole name: try '*norm*')". where: words such as " in A or
+  // B", or empty.
   [[nodiscard]] std::string nothing(std::vector<const TensorInfo*> tensors, std::string_view where = "") const;
 
  private:
@@ -72,14 +75,16 @@ class Selection {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> layers_;  // first and last of each range
 };
 
-// The error not_found with the text of nothing(), if options are given and choose no tensor of the input.
+// Returns the error not_found with the text of Selection::nothing() if options are given and choose no tensor of the
+// input. Otherwise returns nullopt.
 [[nodiscard]] std::optional<Error> nothing_chosen(const Selection& selection, const Input& input);
 
-// The hint for a pattern that matches nothing: " (a pattern is for the whole name: try '*norm*')". Empty if it has
-// wildcards.
+// Returns the hint for a pattern that matches nothing: " (a pattern is for the whole name: try '*norm*')". Empty if the
+// pattern has wildcards.
 [[nodiscard]] std::string pattern_hint(std::string_view glob);
 
-// The layer of a tensor: the first part of its name between dots that has only digits.
+// Returns the layer of a tensor: the first part of its name between dots that has only digits. Returns nullopt if no
+// part has, or if the number has more than 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> layer_number(std::string_view name);
 
 }  // namespace safetensors::cli

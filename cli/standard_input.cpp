@@ -1,6 +1,7 @@
 // Opens standard input: by its descriptor if it is a file. A pipe has no offsets. If a command needs only the header, a
-// Source with the bytes of the header and the size of the whole stands for the pipe. If it needs values, the pipe is
-// copied to a file without a name. The header says how long the pipe must be, so a pipe that never ends fills no disk.
+// Source with the bytes of the header and the size of the complete file stands for the pipe. If it needs values, the
+// pipe is copied to a file without a name. The header says how long the pipe must be, so a pipe that never ends fills
+// no disk.
 #include "standard_input.h"
 #include "console.h"
 #include "interrupt.h"

@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "name_map.h"
+#include "progress.h"
 #include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
@@ -56,7 +57,8 @@ constexpr Option kDiffTable[] = {
     {"--by-layer", nullptr, "one line per layer: the layers that changed"},
     {"--lora", nullptr,
      "B is a low-rank adapter for A: show how much each pair\n"
-     "of matrices changes its tensor"},
+     "of matrices changes its tensor. The exit code is 1, as\n"
+     "for other differences"},
     {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
@@ -301,10 +303,7 @@ Exit compare(DiffRequest& request, Console& console) {
     request.options.select = [&](const Tensor& tensor) { return request.selection.selects(tensor.info()); };
   }
   const Interrupt interrupt;
-  request.options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  request.options.progress = shown_progress(console);
   Result<DiffResult> result = diff(first->set(), second->set(), request.options);
   if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
@@ -405,7 +404,7 @@ const Command kDiff = {
     .details = kDiffDetails,
     .examples = kDiffExamples,
     .exits =
-        "0 no difference; 1 they differ, a file is invalid, or no name matches;\n"
+        "0 no difference; 1 they differ, a file is invalid, or nothing matches;\n"
         "2 usage; 3 a file cannot be read",
     .run = run_diff,
 };

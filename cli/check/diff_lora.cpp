@@ -9,6 +9,7 @@
 
 #include "interrupt.h"
 #include "lora_scale.h"
+#include "progress.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
@@ -224,10 +225,7 @@ Status set_base_norms(std::vector<LoraPair>& pairs, const Input& model, Console&
   }
   StatsOptions options;
   options.select = [&](const Tensor& tensor) { return wanted.contains(tensor.name()); };
-  options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  options.progress = shown_progress(console);
   const Result<std::vector<TensorStats>> found = stats(model.set(), options);
   if (!found) return found.error();
   for (const TensorStats& one : *found) {

@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
+#include "progress.h"
 #include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
@@ -96,14 +97,6 @@ struct HashRequest {
   bool dry_run = false;
   bool json = false;
 };
-
-// Shows progress, and stops after a signal.
-Callback<bool(std::uint64_t, std::uint64_t)> shown_progress(Console& console) {
-  return [&console](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
-}
 
 // The line of sha256sum: a backslash before the digest says that the path is escaped.
 std::string digest_line(const Digest& digest, std::string_view path) {

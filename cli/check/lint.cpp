@@ -7,6 +7,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "progress.h"
 #include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
@@ -133,10 +134,7 @@ Result<std::vector<LintFinding>> find_all(const Input& input, const std::string&
                                           Console& console) {
   if (const auto nothing = nothing_chosen(command.selection, input)) return *nothing;
   LintOptions options{.peek = command.values || !is_pipe(path), .duplicates = command.values, .progress = nullptr};
-  options.progress = [&](std::uint64_t completed, std::uint64_t total) {
-    console.progress(completed, total);
-    return !Interrupt::caught();
-  };
+  options.progress = shown_progress(console);
   if (!command.selection.empty())
     options.select = [&](const TensorInfo& tensor) { return command.selection.selects(tensor); };
   Result<std::vector<LintFinding>> found =

@@ -1,6 +1,6 @@
 // The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
 // a model of several files as one set, which also checks the index against the files. If that fails, it opens one file
-// after the other, to find each invalid one and each problem of the index.
+// after the other, to find each invalid file and each problem of the index.
 #include "accept.h"
 #include "arguments.h"
 #include "command.h"
@@ -9,6 +9,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "progress.h"
 #include "text/formatted.h"
 #include "text/size.h"
 #include "verify_cache.h"
@@ -118,7 +119,7 @@ void print_verdict(Console& console, const std::string& path, const Opened& open
   const Tolerated tolerated = header.tolerated();
   const std::string accepted = tolerated.any() ? formatted(", accepted {}", to_string(tolerated)) : std::string();
   const std::string missing = opened.missing
-                                  ? formatted(", {} of {} of the data are not there", grouped(opened.missing->missing),
+                                  ? formatted(", {} of {} of the data are missing", grouped(opened.missing->missing),
                                               counted(opened.missing->total, "byte"))
                                   : std::string();
   console.out(formatted("{}: {}, {}, {}{}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
@@ -154,10 +155,7 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   const Interrupt interrupt;
   StatsOptions how;
   how.select = [](const Tensor& tensor) { return tensor.dtype() != Dtype::UNKNOWN; };  // has no numbers
-  how.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  how.progress = shown_progress(console);
   Result<std::vector<TensorStats>> found = stats(file.tensors(), how);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return fail(found.error());
@@ -192,8 +190,9 @@ std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vect
   return paths;
 }
 
-// A model of several files: a verdict per file, then one for the set, then the manifest. If the set could not be
-// opened, one file after the other is open. So each is compared with the manifest while it is open, and shown later.
+// Checks a model of several files: prints a verdict per file, then one for the set, then those of the manifest and the
+// cache. If the set cannot be opened, only one file is open at a time. So each file is compared while it is open, and
+// the verdicts are shown later.
 Exit verify_files(const std::string& path, const std::vector<std::string>& found, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
@@ -230,7 +229,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   return worse(worse(format, values), differs);
 }
 
-// Says how many bytes a file lacks that is too short.
+// Reports the number of missing bytes of a file that is too short.
 void show_lack(const std::string& path, const Error& error, const VerifyOptions& options, Console& console,
                Json* json) {
   const std::optional<FileLack> lack = lack_of(path, error, options.open.parse);
@@ -277,7 +276,7 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
   return verify_files(path, *files, options, console, json);
 }
 
-// No file is looked at without its manifest.
+// Reports a manifest that cannot be read. No file is checked then.
 Exit manifest_error(const std::string& path, const Error& error, bool as_json, Console& console) {
   if (as_json) {
     Json json(console, "verify");
@@ -288,7 +287,7 @@ Exit manifest_error(const std::string& path, const Error& error, bool as_json, C
   return input_error(path, error, console);
 }
 
-// The first path that is not one file, if there is one.
+// Returns the first path that is not one file. Returns nullopt if each path is.
 std::optional<std::string> path_of_set(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     if (path == kStandardInput) continue;

@@ -1,8 +1,9 @@
-// Compares a file with the name of its blob. The name comes from the symlink of the snapshot, and the bytes from the
-// open file whose format was checked. Git's hash of small files is SHA-1, which this program does not compute.
+// Compares files with the names of their blobs. The name comes from the symlink of the snapshot, and the bytes from the
+// open file whose format was checked. The name of a small file is git's SHA-1, which this program does not compute.
 #include "verify_cache.h"
 
 #include "interrupt.h"
+#include "progress.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the symlink of a snapshot leads.
+// The target of a symlink of a snapshot.
 struct Blob {
   std::string folder;
   std::string name;
@@ -62,10 +63,7 @@ std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::string&
 Result<std::string> sha256_of(const File& file, Console& console) {
   const Interrupt interrupt;
   HashOptions options;
-  options.progress = [&console](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  options.progress = shown_progress(console);
   const Result<FileHashes> hashes = hash_file(file, options);
   if (!hashes) return hashes.error();
   return to_hex(*hashes->file);

@@ -1,4 +1,4 @@
-// The comparison of files with the names of their blobs in the cache of huggingface_hub, for the subcommand verify.
+// Compares files with the names of their blobs in the cache of huggingface_hub, for the subcommand verify.
 #pragma once
 
 #include "console.h"
@@ -22,11 +22,12 @@ class CacheComparison {
   // Returns the folders of the snapshots, if the path is a folder `models--...` of the cache, otherwise the path.
   [[nodiscard]] static std::vector<std::string> snapshots(const std::string& path);
 
-  // Reads all bytes of a file, and compares their SHA-256 with the name of its blob. An error of `file` says why it
-  // cannot be compared.
+  // Reads all bytes of a file, and compares their SHA-256 with the name of its blob. If `file` is an error, it is the
+  // reason why the file is not compared.
   void add(const std::string& path, const Result<File>& file, Console& console);
-  // Prints a verdict per file, and the unfinished downloads beside the blobs, or adds the member "cache" to the object
-  // of the path. Returns the worst verdict. A file that is not checked and an unfinished download are no errors.
+  // Prints a verdict per file, and the unfinished downloads beside the blobs. With `json`, adds the member "cache" to
+  // the open object instead. Returns the worst exit code of the verdicts. A file without such a name and an unfinished
+  // download are not errors.
   Exit print(bool quiet, Console& console, Json* json) const;
 
  private:

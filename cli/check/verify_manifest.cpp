@@ -4,6 +4,7 @@
 #include "verify_manifest.h"
 
 #include "interrupt.h"
+#include "progress.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -128,10 +129,7 @@ void compare_file(const File& file, const Manifest& manifest, Console& console, 
     verdict.error = Error{.code = Errc::not_found, .path = {}, .message = "the file is not in the manifest"};
     return;
   }
-  const ManifestOptions options{.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  }};
+  const ManifestOptions options{.progress = shown_progress(console)};
   const Result<std::vector<DamagedRange>> ranges = verify_file(file, *expected, manifest, options);
   if (ranges) {
     verdict.damaged = joined(*ranges);

@@ -5,6 +5,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "progress.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -187,10 +188,7 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
 // Edits the file. A signal stops the copy: the library removes the unfinished file, and the process ends by the signal.
 Status write_edit(const std::string& path, const Edits& edits, EditOptions options, Console& console) {
   const Interrupt interrupt;
-  options.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  options.write.progress = shown_progress(console);
   return edit_metadata(path, edits, options);
 }
 

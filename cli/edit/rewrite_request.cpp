@@ -4,6 +4,7 @@
 
 #include "interrupt.h"
 #include "new_file.h"
+#include "progress.h"
 #include "text/formatted.h"
 #include "text/size.h"
 #include "text/table.h"
@@ -153,10 +154,7 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
   if (durability_ == "file") how.write.durability = Durability::file;
   if (durability_ == "none") how.write.durability = Durability::none;
   how.write.in_place_if_no_rename = in_place_if_no_rename();
-  how.write.progress = [&console](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  how.write.progress = shown_progress(console);
   std::error_code ignored;
   // A file or folder that appears at the path from now on is not replaced. If the path is an empty folder, a model that
   // appears in it from now on is replaced.

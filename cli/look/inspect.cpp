@@ -8,6 +8,7 @@
 #include "json_output.h"
 #include "new_file.h"
 #include "page_data.h"
+#include "progress.h"
 #include "selection.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -46,7 +47,7 @@ constexpr Option kInspectTable[] = {
      "most 16 tensors, 128 x 128 evenly spaced values each;\n"
      "may be given several times"},
     {"--slice", "SLICE",
-     "of the tensors of --values show this slice: '0',\n"
+     "show this slice of the tensors of --values: '0',\n"
      "':64,:64'"},
     {"-f,--force", nullptr, "replace OUT if it exists"},
     {"-n,--dry-run", nullptr, "write nothing; print the size of the page"},
@@ -93,10 +94,7 @@ Exit output_fail(const InspectRequest& request, Error error, Console& console) {
 Result<std::vector<TensorStats>> page_stats(const Input& input, const Selection& selection, Console& console) {
   StatsOptions options{.histogram = true};
   options.select = [&](const Tensor& tensor) { return selection.selects(tensor.info()); };
-  options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  options.progress = shown_progress(console);
   return stats(input.set(), options);
 }
 
@@ -238,8 +236,8 @@ const Command kInspect = {
     .options = kInspectTable,
     .examples = kInspectExamples,
     .exits =
-        "0 written; 1 the file is invalid, no name matches --values, or the slice\n"
-        "is not in the tensor; 2 usage, or OUT exists; 3 cannot read or write",
+        "0 written; 1 the file is invalid, nothing matches, or the slice is not in\n"
+        "the tensor; 2 usage, or OUT exists; 3 cannot read or write",
     .run = run_inspect,
 };
 

@@ -1,5 +1,5 @@
-// Computes the facts from config.json and from headers. A configuration may be wrong, so the number of experts counts
-// only if the tensors have the same number. A number that cannot be derived is left out.
+// Computes the facts from config.json and from headers. A configuration may be wrong, so active parameters are shown
+// only if the tensors have the same number of experts. A number that cannot be derived is left out.
 #include "model_facts.h"
 
 #include "text/escape.h"
@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::uint64_t, 3> kRanks = {2, 4, 8};
 constexpr std::array<std::uint64_t, 3> kBits = {16, 8, 4};
 
-// The folder of a model whose configuration belongs to it.
+// Returns the folder whose configuration belongs to the model. Returns nullopt for a single file and standard input.
 std::optional<std::string> config_folder(const std::string& path) {
   std::error_code failed;
   if (path == kStandardInput) return std::nullopt;
@@ -37,7 +37,7 @@ ModelConfig read_config(const std::string& folder, Console& console) {
   return {};
 }
 
-// The number of routed experts per layer. 0: there are none, or their number is unknown.
+// Returns the number of routed experts per layer. 0: there are none, or their number is unknown.
 std::uint64_t experts_of(const ModelConfig& config, const Recognition& found) {
   return found.experts != 0 ? found.experts : config.experts.value_or(0);
 }
@@ -59,7 +59,7 @@ std::string config_text(const ModelConfig& config) {
   return joined(parts);
 }
 
-// Bytes of `weights` numbers of 16, 8 or 4 bits, rounded up.
+// Returns the bytes of `weights` numbers of 16, 8 or 4 bits, rounded up.
 std::uint64_t bytes_in(std::uint64_t weights, std::uint64_t bits) {
   if (bits == 16) return weights > UINT64_MAX / 2 ? UINT64_MAX : weights * 2;
   return bits == 8 ? weights : weights / 2 + weights % 2;
@@ -154,7 +154,7 @@ void print_config(Console& console, const ModelConfig& config, const Recognition
 
 void print_memory(Console& console, const Input& input, const Recognition& found, std::size_t indent) {
   if (found.nbytes == 0) return;
-  // Short enough for 80 columns.
+  // The line fits into 80 columns.
   std::string memory = size_text(found.nbytes) + " as stored";
   if (found.weights != 0 && found.unknown == 0) {
     std::vector<std::string> sizes;

@@ -1,6 +1,5 @@
-// Reads the start of config.json. A page is shown to others, and a folder may come from a stranger: so a symlink counts
-// only if own_target() says so, and only a regular file with a size is read, which leaves out FIFOs and the files of
-// /proc.
+// Reads the start of config.json. A page is shown to others, and a folder may come from a stranger. So a symlink is
+// followed only to an own_target(), and only a regular file with a size is read: no FIFO, and no file of /proc.
 #include "page_config.h"
 
 #include "link_target.h"

@@ -13,7 +13,7 @@ struct ShownConfig {
   std::string text;         // at most kMaxShownConfig bytes of it, not escaped
 };
 
-// Reads config.json in the folder of the file `path`. Ignores errors: a page without a configuration is complete.
+// Reads config.json in the folder of the file `path`. Ignores errors, because a page needs no configuration.
 [[nodiscard]] ShownConfig read_shown_config(const std::string& path);
 
 }  // namespace safetensors::cli

@@ -1,6 +1,6 @@
-// Writes the page. Names, metadata, the configuration and the messages of lint are hostile. They are only in the JSON
-// document, where PageWriter::string() escapes each `<`, so no text can end it. The script only puts them into text,
-// and the Content-Security-Policy allows nothing but this script and this style.
+// Writes the page. Names, metadata, the configuration and the messages of lint come from strangers. They are only in
+// the JSON document, where PageWriter::string() escapes each `<`, so that no text can end the document. The script
+// shows them only as text, and the Content-Security-Policy allows only this script and this style.
 #include "page_data.h"
 
 #include "page.h"
@@ -18,7 +18,7 @@
 namespace safetensors::cli {
 namespace {
 
-// Writes the files and returns the offset of each file in all bytes.
+// Writes the files. Returns the offset of each file in the bytes of all files.
 std::vector<std::uint64_t> write_page_files(PageWriter& page, const Input& input) {
   std::vector<std::uint64_t> begins;
   std::uint64_t begin = 0;
@@ -35,7 +35,7 @@ std::vector<std::uint64_t> write_page_files(PageWriter& page, const Input& input
   return begins;
 }
 
-// The metadata of all files, each pair once.
+// Writes the metadata of all files, each pair once.
 void write_page_metadata(PageWriter& page, const Input& input) {
   constexpr std::size_t kMaxValue = 16384;  // bytes of a value
   std::set<std::pair<std::string_view, std::string_view>> seen;
@@ -59,7 +59,7 @@ void write_page_config(PageWriter& page, const ShownConfig& config) {
   page.text("],\n");
 }
 
-// The findings of lint: severity, code, file or -1, text, advice.
+// Writes the findings of lint: severity, code, file or -1, text, advice.
 void write_page_findings(PageWriter& page, const std::vector<LintFinding>& findings) {
   constexpr std::size_t kMaxFindings = 1000;
   page.text(formatted("\"finding_count\":{},\n\"findings\":[", findings.size()));
@@ -124,7 +124,7 @@ void write_page_tensors(PageWriter& page, const std::vector<std::uint64_t>& begi
   page.text(formatted("],\n\"parameters\":{}", total));
 }
 
-// The heat maps: index of the tensor, shape of the slice, rows, columns, and the values with 4 digits.
+// Writes the heat maps: index of the tensor, shape of the slice, rows, columns, and the values with 4 digits.
 void write_page_samples(PageWriter& page, const PageContent& content) {
   page.text(formatted(",\n\"more_maps\":{},\n\"maps\":[", content.more_samples));
   for (const ValueSample& sample : content.samples) {

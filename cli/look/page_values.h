@@ -21,12 +21,12 @@ struct ValueSample {
   Shape shape;             // of the slice
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
-  // Of row (2i + 1) * rows / (2n) for i < n = min(rows, kMaxSamples), and of columns in the same way. Row after row. A
-  // C64 is its absolute value.
+  // The values, row after row. The sampled rows are (2i + 1) * rows / (2n) for i < n = min(rows, kMaxSamples), rounded
+  // down, and the columns are chosen in the same way. The value of a C64 is its absolute value.
   std::vector<double> values;
 };
 
-// Reads the sample of one tensor, and at most the bytes of the slice for it. Has no values if the slice is empty.
+// Reads the sample of one tensor, and no bytes outside of the slice. The sample of an empty slice has no values.
 // Errors: those of Slice::resolve(), read_failed, file_truncated, cancelled (Interrupt::caught()).
 [[nodiscard]] Result<ValueSample> sample_values(const File& file, const TensorInfo& tensor, const Slice& slice);
 

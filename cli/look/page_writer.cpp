@@ -1,5 +1,5 @@
-// Collects text up to 1 MiB, then writes it. Keeps the first error for finish(), so that callers need not ask each
-// time.
+// Collects about 1 MiB of text before each write. Keeps the first error for finish(), so that callers need not check
+// each call.
 #include "page_writer.h"
 
 #include "text/escape.h"

@@ -12,7 +12,7 @@
 
 namespace safetensors::cli {
 
-// Without a file it only counts bytes. After an error it writes no more.
+// Without a file, only counts the bytes. After an error, writes nothing more.
 class PageWriter {
  public:
   explicit PageWriter(NewFile* file) : file_(file) {}

@@ -6,6 +6,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "progress.h"
 #include "selection.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
@@ -214,10 +215,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   StatsOptions options{.histogram = request.histogram};
   options.select = [&](const Tensor& tensor) { return request.names.selects(tensor.info()); };
   const Interrupt interrupt;
-  options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    console.progress(done, total);
-    return !Interrupt::caught();
-  };
+  options.progress = shown_progress(console);
   Result<std::vector<TensorStats>> found = stats(input->set(), options);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return fail(found.error());

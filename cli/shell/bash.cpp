@@ -73,8 +73,9 @@ _safetensors_paths() {
   COMPREPLY=("${found[@]/#/$prefix}")
 }
 
-# Adds what the command finds in the model of the command line. It prints one candidate per line, and unquotes the words.
-# The names are quoted here: readline leaves $ and ` unquoted in a name that is not one of a file, and the shell would run them.
+# Offers the candidates that the command finds in the model on the command line. The command unquotes the words, and prints one
+# candidate per line. This function quotes the candidates: readline does not quote $ and ` in words that are no file names, and the
+# shell would then run them.
 _safetensors_candidates() {
   local sq="'\\''" bang="\"'!'\""
   local found=()

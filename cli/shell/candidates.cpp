@@ -1,8 +1,9 @@
-// The hidden verb __complete, which the completion scripts run: it prints the candidates for a value, one per line. The
-// names come from strangers. So a candidate has no control and no invisible character, and a line is always one
-// candidate. The shells quote them.
+// The hidden verb __complete, which the completion scripts run. It prints the candidates for a value, one per line.
+// Names come from strangers, so candidates have no control characters and no invisible ones: a line is always one
+// candidate. The scripts quote the candidates.
 //
-// The scripts pass the words of the command line as they are, because no shell can unquote a word without a risk.
+// The scripts pass the words of the command line as they are, still quoted. This program unquotes them, because a shell
+// that does so would evaluate them.
 #include "shells.h"
 
 #include "input.h"
@@ -23,7 +24,7 @@
 namespace safetensors::cli {
 namespace {
 
-// The word without the quotes of a shell. An open quote ends with the word.
+// Removes the quotes of a shell from a word. A quote that is still open ends with the word.
 std::string unquoted(std::string_view word) {
   std::string text;
   char quote = 0;
@@ -49,7 +50,7 @@ bool exists(const std::string& path) {
   return !path.empty() && os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0;
 }
 
-// The model of the command line: the first word that is an existing path.
+// Returns the model on the command line: the first word that is an existing path, as it is or without its quotes.
 std::optional<std::string> model_of(std::span<const std::string> words) {
   for (const std::string& word : words) {
     if (word.starts_with('-')) continue;
@@ -60,7 +61,7 @@ std::optional<std::string> model_of(std::span<const std::string> words) {
   return std::nullopt;
 }
 
-// A pattern that matches the name, without invisible characters: ? stands for them.
+// Returns a pattern that matches the name. ? stands for each control character and each invisible one.
 std::string pattern_of(std::string_view name) {
   std::string pattern;
   for (std::size_t begin = 0; begin < name.size();) {
@@ -150,7 +151,7 @@ Candidates find_candidates(std::string_view kind, std::span<const std::string> w
 
 }  // namespace
 
-// given: the kind, the word to complete, and the other words of the command line.
+// given: the kind of candidates, the word to complete, and the words of the command line.
 Exit run_complete(std::span<const std::string> given, Console& console) {
   if (given.size() < 2) return Exit::usage;
   std::string_view word = given[1];

@@ -1,5 +1,5 @@
-// The subcommand completions: prints the script that completes command lines in a shell. For names
-// from a model, the scripts run the hidden verb __complete (candidates.cpp).
+// The subcommand completions: prints the script that completes command lines in a shell. For names from a model, the
+// scripts run the hidden verb __complete (candidates.cpp).
 #include "arguments.h"
 #include "command.h"
 #include "help_parts.h"

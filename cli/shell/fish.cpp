@@ -26,7 +26,7 @@ function __safetensors_first
     test (count $given) -eq 2; and test $given[2] = $argv[1]
 end
 
-# Whether one of the arguments is an existing path.
+# Returns 0 if one of the arguments is an existing path.
 function __safetensors_has_model
     set -l given (commandline -opc)
     for word in $given[3..-1]
@@ -35,7 +35,7 @@ function __safetensors_has_model
     return 1
 end
 
-# What the command finds in the model of the command line. It prints one candidate per line.
+# Prints the candidates that the command finds in the model on the command line, one per line.
 function __safetensors_candidates
     set -l given (commandline -opc)
     command safetensors __complete $argv[1] (commandline -ct) $given[3..-1] 2>/dev/null

@@ -9,7 +9,8 @@
 
 namespace safetensors::cli {
 
-// The first argument of the verb kCompleteVerb for these values. nullptr: the verb has no candidates for them.
+// Returns the first argument of the verb kCompleteVerb for these values. Returns nullptr if it has no candidates for
+// them.
 [[nodiscard]] const char* candidate_kind(Values values);
 
 [[nodiscard]] std::string bash_completions();

@@ -14,7 +14,8 @@ _safetensors_models() {
   _files -g '*.(safetensors|index.json)(-.)'
 }
 
-# What the command finds in the model of the command line. It prints one candidate per line, and unquotes the words.
+# Offers the candidates that the command finds in the model on the command line. The command unquotes the words, and prints one
+# candidate per line. zsh quotes the candidates.
 _safetensors_candidates() {
   local -a found
   found=("${(@f)$(command safetensors __complete "$1" "$PREFIX" "${(@)words[2,-1]}" 2>/dev/null)}")

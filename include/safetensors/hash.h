@@ -70,8 +70,8 @@ struct HashOptions {
   /// Called with the number of bytes completed and the total. Runs in the calling thread. Return false to cancel
   /// (Errc::cancelled). Must not throw.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
-  /// Returns true for the tensors whose digests `tensors` computes. Null: all tensors. Other digests do not go with it.
-  /// Runs in the calling thread, once per tensor. Must not throw.
+  /// Returns true for the tensors whose digests `tensors` computes. Null: all tensors. It is an error to request other
+  /// digests with it. Runs in the calling thread, once per tensor. Must not throw.
   Callback<bool(const TensorInfo& tensor)> select = nullptr;
 };
 

@@ -86,7 +86,7 @@ struct LintOptions {
   /// Runs before each read that `peek` makes, in the calling thread. Return true to cancel (Errc::cancelled). Must not
   /// throw.
   Callback<bool()> cancelled = nullptr;
-  /// Returns true for the tensors to look at. Findings about files, metadata and the index come all the same. Null: all
+  /// Returns true for the tensors to check. Findings about files, metadata and the index do not depend on it. Null: all
   /// tensors. Runs in the calling thread. Must not throw.
   Callback<bool(const TensorInfo& tensor)> select = nullptr;
 };

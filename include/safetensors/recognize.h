@@ -65,8 +65,9 @@ struct ModelConfig {
 
 /// Reads the facts from the text of a `config.json` or an `adapter_config.json`. Unknown members are ignored, and so
 /// are members of another type than expected. The numbers of layers, heads, experts and tokens may also be in the
-/// object `text_config`, `llm_config` or `language_config`. A member beside this object wins. Errors: json_syntax and
-/// the other errors of rules 4 and 5, with an offset in the text; invalid_argument (over 16 MiB); out_of_memory.
+/// object `text_config`, `llm_config` or `language_config`. A member beside this object wins.
+/// Errors: json_syntax and the other errors of rules 4 and 5, with an offset in the text; invalid_argument (over 16
+/// MiB); out_of_memory.
 [[nodiscard]] SAFETENSORS_API Result<ModelConfig> parse_model_config(std::string_view json) noexcept;
 
 /// Reads `config.json` and `adapter_config.json` of a folder. A file that does not exist gives no facts.

@@ -2,9 +2,9 @@
 // [out, rank, ...]. Three families of names exist (lora_names.h). The names of a pair differ only in the words for the
 // two matrices:
 //   PEFT       base_model.model.layers.0.q_proj.lora_A.weight, also with the name of the adapter: lora_A.default.weight
-//   diffusers  unet.down_blocks.0.attn1.to_q.lora.down.weight, also to_q_lora.down.weight,
-//   lora_linear_layer.down.weight kohya      lora_unet_down_blocks_0_attn1_to_q.lora_down.weight, and an `alpha` per
-//   module
+//   diffusers  unet.down_blocks.0.attn1.to_q.lora.down.weight, also to_q_lora.down.weight or
+//              to_q.lora_linear_layer.down.weight
+//   kohya      lora_unet_down_blocks_0_attn1_to_q.lora_down.weight, and an `alpha` per module
 #include <algorithm>
 #include <set>
 

@@ -73,7 +73,7 @@ class PipeTest(CommandTest):
         data_bytes = len(whole) - 8 - len(text)
         for data in (whole[:-1], whole[: 8 + len(text)]):
             missing = len(whole) - len(data)
-            message = f"safetensors: standard input: notice: {missing} of {data_bytes} bytes of the data are not there"
+            message = f"safetensors: standard input: notice: {missing} of {data_bytes} bytes of the data are missing"
             with tempfile.TemporaryFile() as file:
                 file.write(data)
                 file.flush()

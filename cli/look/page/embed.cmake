@@ -1,4 +1,4 @@
-# Writes a .cpp file with the parts of the page of `inspect --html` as strings, and with the hashes of its style and its
+# Writes a .cpp file with the parts of the page of `inspect` as strings, and with the hashes of its style and its
 # script for the Content-Security-Policy: cmake -DOUTPUT=FILE -P embed.cmake
 cmake_minimum_required(VERSION 3.22)
 

@@ -52,7 +52,7 @@ const compileGlob = (glob) => {
 };
 
 // Returns { test }, or { error }. A text between slashes is a regular expression, also with the flag i. Otherwise all
-// words must match: a pattern the whole name, a word any part of the name or the begin of the dtype.
+// words must match: a pattern the whole name, another word any part of the name or the beginning of the dtype.
 const parseQuery = (text) => {
   const trimmed = text.trim();
   const regular = /^\/([^]+)\/(i?)$/.exec(trimmed);

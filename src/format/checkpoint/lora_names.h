@@ -5,7 +5,7 @@
 
 namespace safetensors::format {
 
-// The words that the names of a pair have for its two matrices, and nothing else that differs.
+// The names of the two matrices of a pair differ only in these words.
 struct LoraNames {
   std::string_view first;   // the words for the matrix [rank, in]
   std::string_view second;  // the words for the matrix [out, rank]
