@@ -43,13 +43,15 @@ def fmt_version(tools: Path) -> str:
 def components(tools: Path) -> list[tuple[str, str, str, str]]:
     """Return name, version, license and the programs that contain each part."""
     source = tools / "libraries/source"
-    packages = next(iter(sorted((tools / "cross/lib").glob("python3*/site-packages"))))
+    packages = next(iter(sorted((tools / "cross/lib").glob("python3*/site-packages"))), None)
+    if packages is None:
+        raise SystemExit(f"sbom.py: no zig in {tools / 'cross'}: scripts/release installs it")
     makers = sorted(tools.glob("tools-*/lib/python3*/site-packages"))
     parts = [
-        ("openssl", named(r"openssl_([0-9.]+)\.orig\.tar\..z", source), "Apache-2.0", "command"),
-        ("re2", named(r"re2_([0-9]+).*\.orig\.tar\..z", source), "BSD-3-Clause", "command"),
-        ("blake3", found(r'BLAKE3_VERSION_STRING "([^"]+)"', [source / "blake3/blake3.h"]), "CC0-1.0 OR Apache-2.0", "command"),
-        ("fmt", fmt_version(tools), "MIT", "command"),
+        ("openssl", named(r"openssl_([0-9.]+)\.orig\.tar\..z", source), "Apache-2.0", "command, wheels"),
+        ("re2", named(r"re2_([0-9]+).*\.orig\.tar\..z", source), "BSD-3-Clause", "command, wheels"),
+        ("blake3", found(r'BLAKE3_VERSION_STRING "([^"]+)"', [source / "blake3/blake3.h"]), "CC0-1.0 OR Apache-2.0", "command, wheels"),
+        ("fmt", fmt_version(tools), "MIT", "command, wheels"),
         # It brings the C++ library, and for static programs the C library.
         ("zig (libc++, libunwind, musl)", named(r"ziglang-([0-9.]+)\.dist-info", packages), "MIT", "command, wheels"),
     ]
