@@ -5,6 +5,7 @@
 #include "text/formatted.h"
 #include "text/size.h"
 
+#include "file/checkpoint_paths.h"
 #include "os/command/standard_streams.h"
 #include "os/file_status.h"
 
@@ -40,6 +41,13 @@ std::size_t common_folder(std::span<const File> files) {
   }
   const std::size_t separator = first.substr(0, length).rfind('/');
   return separator == std::string::npos ? 0 : separator + 1;
+}
+
+// Returns the path of the index that Checkpoint::open() reads for an argument. Empty if there is none.
+std::string index_path(const std::string& argument) {
+  base::Cancellation cancellation;
+  file::CheckpointPaths paths(cancellation);
+  return paths.add(argument) && paths.index() != nullptr ? paths.index()->path : std::string();
 }
 
 }  // namespace
@@ -156,7 +164,8 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
   return console.error(error.path.empty() ? shown_path(argument) : error.path, error);
 }
 
-Status check_output_apart(const std::string& output, const std::string& argument, const Input& input) {
+Status check_output_apart(const std::string& output, const std::string& argument, const Input& input,
+                          const std::string& also) {
   os::FileStatus out;
   if (os::status_of_path(output.c_str(), os::Symlinks::follow, out) != 0) return {};
   const auto is_output = [&](const std::string& path) {
@@ -168,6 +177,11 @@ Status check_output_apart(const std::string& output, const std::string& argument
   };
   bool same = is_output(argument);
   for (const File& file : input.files()) same = same || is_output(argument == kStandardInput ? argument : file.path());
+  if (!same && input.checkpoint() != nullptr && !input.is_file()) {
+    const std::string index = index_path(argument);
+    same = !index.empty() && is_output(index);
+  }
+  if (!same && !also.empty()) same = is_output(also);
   if (!same) return {};
   return Error{.code = Errc::invalid_argument, .path = {}, .message = "is a file that is read: choose another OUT"};
 }

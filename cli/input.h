@@ -90,9 +90,10 @@ class Input {
 // Writes the message of an error of Input::open(), with the path of the file at fault.
 Exit input_error(const std::string& argument, const Error& error, Console& console);
 
-// Fails if output is the argument, or one of the files of input: by device and inode, so through links, too. For
-// commands that replace a file. Error: invalid_argument.
-[[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input);
+// Fails if the output is the argument, one of the files of the input, its index, or the file `also`. Compares devices
+// and inodes, so it also finds links. For commands that replace a file. Error: invalid_argument.
+[[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input,
+                                        const std::string& also = {});
 
 // Writes the member "missing_bytes" if data of the input is missing.
 void json_missing(Json& json, const Input& input);

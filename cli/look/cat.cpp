@@ -245,7 +245,8 @@ Exit run_cat(std::span<const std::string> given, Console& console) {
   const Result<ResolvedSlice> resolved = slice->resolve(tensor->dtype, tensor->shape);
   if (!resolved) return fail(options, resolved.error(), console);
   if (options.output) {
-    const Status status = NewFile::check(*options.output, options.force);
+    Status status = NewFile::check(*options.output, options.force);
+    if (status) status = check_output_apart(*options.output, options.given[0], *input);
     if (!status && status.error().code == Errc::invalid_argument) {
       return console.usage("cat", formatted("{} {}", printable(*options.output), status.error().message));
     }

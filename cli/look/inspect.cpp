@@ -212,7 +212,8 @@ Exit run_inspect(std::span<const std::string> given, Console& console) {
   const Result<Input> input = Input::open(path, console, {}, data);
   if (!input) return inspect_fail(request, input.error(), console);
   Status status = NewFile::check(*request.output, request.force);
-  if (status) status = check_output_apart(*request.output, path, *input);
+  const std::string first = input->files().empty() ? std::string() : input->files()[0].path();
+  if (status) status = check_output_apart(*request.output, path, *input, config_path(first));
   if (!status) {
     if (status.error().code != Errc::invalid_argument) return output_fail(request, status.error(), console);
     return console.usage("inspect", formatted("{} {}", printable(*request.output), status.error().message));

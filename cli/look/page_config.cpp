@@ -17,11 +17,15 @@
 
 namespace safetensors::cli {
 
+std::string config_path(const std::string& path) {
+  return path.empty() ? path : path.substr(0, path.rfind('/') + 1) + "config.json";
+}
+
 ShownConfig read_shown_config(const std::string& path) {
   if (path.empty()) return {};
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  std::string config = (slash == std::string::npos ? std::string() : folder) + "config.json";
+  std::string config = config_path(path);
   std::error_code unknown;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(config, unknown))) {
     std::optional<std::string> target = own_target(config, folder);

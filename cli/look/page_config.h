@@ -13,6 +13,9 @@ struct ShownConfig {
   std::string text;         // at most kMaxShownConfig bytes of it, not escaped
 };
 
+// Returns the path of config.json in the folder of the file `path`. Empty if `path` is.
+[[nodiscard]] std::string config_path(const std::string& path);
+
 // Reads config.json in the folder of the file `path`. Ignores errors, because a page needs no configuration.
 [[nodiscard]] ShownConfig read_shown_config(const std::string& path);
 

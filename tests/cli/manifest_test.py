@@ -301,7 +301,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
         self.assertGreater(len(shards), 1)
         index = self.path("model/model.safetensors.index.json")
         cases = [(a, a), (a, self.at("hard")), (a, self.at("soft")), (index, index)]
-        cases += [(folder, shard) for shard in shards]
+        cases += [(folder, shard) for shard in shards] + [(folder, index)]
         for path, out in cases:
             with open(out, "rb") as file:
                 before = file.read()
@@ -314,6 +314,29 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
                 result = self.run_command(*arguments)
                 self.assertEqual((result.returncode, result.stdout), (code, b""), arguments)
                 self.assertIn(b"is a file that is read", result.stderr)
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), before)
+
+    def test_cat_and_inspect_replace_no_file_of_the_model(self) -> None:
+        folder = self.path("model")
+        config = os.path.join(folder, "config.json")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("{}")
+        listed = json.loads(self.run_command("ls", folder, "--json").stdout)["files"][0]
+        shard = listed["files"][0]["path"]
+        name = next(tensor["name"] for tensor in listed["tensors"] if tensor["file"] == 0)
+        index = os.path.join(folder, "model.safetensors.index.json")
+        for out, arguments in (
+            (config, ["inspect", folder]),
+            (index, ["cat", folder, name]),
+            (shard, ["cat", folder, name]),
+            (shard, ["cat", shard, name, "--dry-run"]),
+        ):
+            with open(out, "rb") as file:
+                before = file.read()
+            result = self.run_command(*arguments, "--output", out, "--force")
+            self.assertEqual((result.returncode, result.stdout), (2, b""), arguments)
+            self.assertIn(b"is a file that is read: choose another OUT", result.stderr)
             with open(out, "rb") as file:
                 self.assertEqual(file.read(), before)
 
