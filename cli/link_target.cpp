@@ -1,19 +1,32 @@
 // Compares real paths, in which no part is a symlink. A snapshot of the cache is `snapshots/REVISION`, beside `blobs`.
+// A component of a pipeline is a folder below it, such as `snapshots/REVISION/unet`.
 #include "link_target.h"
 
 #include <system_error>
 
 namespace safetensors::cli {
+namespace {
 
-std::optional<std::string> own_target(const std::filesystem::path& link, const std::filesystem::path& folder) {
+namespace fs = std::filesystem;
+
+// Returns the blobs of the snapshot that a folder belongs to. Empty if it belongs to none.
+fs::path blobs_of(fs::path folder) {
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    const fs::path above = folder.parent_path();
+    if (above.filename() == "snapshots") return above.parent_path() / "blobs";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> own_target(const fs::path& link, const fs::path& folder) {
   std::error_code failed;
-  const std::filesystem::path target = std::filesystem::canonical(link, failed);
+  const fs::path target = fs::canonical(link, failed);
   if (failed) return std::nullopt;
-  const std::filesystem::path real = std::filesystem::canonical(folder, failed);
+  const fs::path real = fs::canonical(folder, failed);
   if (failed) return std::nullopt;
-  const bool snapshot = real.parent_path().filename() == "snapshots";
-  const std::filesystem::path blobs = real.parent_path().parent_path() / "blobs";
-  if (target.parent_path() != real && !(snapshot && target.parent_path() == blobs)) return std::nullopt;
+  if (target.parent_path() != real && target.parent_path() != blobs_of(real)) return std::nullopt;
   return target.string();
 }
 

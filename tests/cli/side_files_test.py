@@ -111,6 +111,19 @@ class SideFilesTest(edit_test.EditTest):
         self.assertIn("symlinks that lead out of the folder or to no regular file: other.json\n", text)
         self.assertEqual(self.read("new/config.json"), b"{}")
 
+    def test_a_component_of_a_pipeline_in_the_cache_has_its_blobs(self):
+        os.makedirs(self.path("hub/blobs"))
+        component = "hub/snapshots/" + "a" * 40 + "/unet"
+        self.put(f"{component}/model.safetensors", [("a", "F32", [2], bytes(8))])
+        self.write("hub/blobs/0123", "{}")
+        self.write("hub/snapshots/blobs", "x")
+        os.symlink("../../../blobs/0123", self.path(component, "config.json"))
+        os.symlink("../../blobs", self.path(component, "other.json"))
+        text = self.output("reshard", component, "new", "--with-files")
+        self.assertIn("copied: config.json\n", text)
+        self.assertIn("no regular file: other.json\n", text.replace("\n  ", " "))
+        self.assertEqual(self.read("new/config.json"), b"{}")
+
     def test_manifests_of_the_old_files_are_not_copied(self):
         for name in ("manifest.json", "model.safetensors.manifest.json"):
             self.write(f"m/{name}", "{}")
