@@ -1,5 +1,5 @@
-# How released programs are compiled: by zig, for a platform that need not be this one, with static libraries. Sourced by
-# scripts/wheels and scripts/release, which set $zig_base, the folder of the tools.
+# Compiles released programs with zig, for this platform or another one, with static libraries. scripts/wheels and
+# scripts/release source this file. They set $zig_base, the folder of the tools.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 
@@ -37,7 +37,7 @@ zig_definitions() {
   local static=
   if [[ $target == *-musl ]]; then static="-static "; fi
   echo "CMAKE_EXE_LINKER_FLAGS=$static-Wl,--gc-sections -s"
-  # The command prints its completions and manual pages during the build. Another machine's runs in an emulator.
+  # The command prints its completions and manual pages during the build. A command for another machine runs in an emulator.
   if [[ ${target%%-*} == "$(uname -m)" ]]; then
     echo CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env
   elif [[ $target == *-musl ]] && command -v "qemu-${target%%-*}-static" >/dev/null; then

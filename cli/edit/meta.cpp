@@ -23,7 +23,7 @@ if a KEY does not exist. You may write KEY as ls shows it.
 
 set changes every file of a model, and rm each that has a KEY, one after the
 other. Nothing is changed if one of the new headers is invalid or too large. A
-kill can leave some files changed and the others not, each of them whole: run
+kill can leave some files changed and the others not, each of them complete: run
 the same command again.)";
 
 constexpr Option kMetaTable[] = {

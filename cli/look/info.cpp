@@ -41,7 +41,8 @@ experts. Active parameters are those that one token uses: they are shown if the
 tensors and the configuration agree about the experts. Memory is that of the
 weights alone, without scales if they are stored in other bits. Ranks shows the
 bytes on each of 2, 4 and 8 ranks, if each tensor of two or more dimensions is
-split where one of them can be divided. Each rank has all other tensors.)";
+split along one that the number of ranks divides. Each rank has all other
+tensors.)";
 
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},

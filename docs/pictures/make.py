@@ -29,7 +29,7 @@ COLUMNS = 80
 
 
 def tensors() -> dict[str, tuple[str, list[int]]]:
-    """Names, dtypes and shapes of a small Llama."""
+    """Returns the names, dtypes and shapes of a small Llama."""
     found: dict[str, tuple[str, list[int]]] = {"model.embed_tokens.weight": ("BF16", [WORDS, HIDDEN])}
     for layer in range(LAYERS):
         at = f"model.layers.{layer}."
@@ -47,7 +47,7 @@ def tensors() -> dict[str, tuple[str, list[int]]]:
 
 
 def values(name: str, dtype: str, shape: list[int], seed: str) -> bytes:
-    """Norms near 1, and weights of a normal distribution whose columns have different sizes, as those of real models."""
+    """Returns norms near 1, or weights of a normal distribution whose columns have different sizes, as those of real models."""
     source = random.Random(name + seed)
     if dtype == "F32":
         return struct.pack(f"<{shape[0]}f", *(1 + source.gauss(0, 0.1) for _ in range(shape[0])))
@@ -59,7 +59,7 @@ def values(name: str, dtype: str, shape: list[int], seed: str) -> bytes:
 
 
 def write_model(folder: str, changed: str = "") -> None:
-    """changed: the part of names whose values differ from those of the first model."""
+    """Writes a model of two files. changed: a part of the names of the tensors that get other values."""
     os.mkdir(folder)
     everything = tensors()
     names = list(everything)
@@ -91,7 +91,7 @@ def write_model(folder: str, changed: str = "") -> None:
 
 
 def terminal(program: str, arguments: list[str], folder: str) -> str:
-    """What the command prints on a terminal of 80 columns with colours."""
+    """Returns what the command prints on a terminal of 80 columns with colours."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 40, COLUMNS, 0, 0))
     variables = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CLICOLOR_FORCE", "COLUMNS")}
@@ -115,7 +115,7 @@ PAINT = {"31": "#f28b82", "32": "#81c995", "33": "#fdd663", "34": "#8ab4f8", "35
 
 
 def spans(line: str) -> list[tuple[str, str]]:
-    """(style, text) of the parts of a line."""
+    """Splits a line into parts of one style: (style, text)."""
     found, style = [], ""
     for part in re.split(r"(\x1b\[[\d;]*m|\x1b\[K|\r)", line):
         sequence = re.fullmatch(r"\x1b\[([\d;]*)m", part)

@@ -1,5 +1,5 @@
-// The data of the page, and how numbers and elements are made. Text comes from strangers: it only goes into textContent
-// and fillText(). The files of this folder are joined in one function, in the order of embed.cmake.
+// Reads the data of the page, and has the functions that make texts and elements. Text comes from strangers: it only goes into
+// textContent and fillText(). embed.cmake joins the files of this folder into one function, in its order.
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const tensors = data.tensors.map((t, index) => ({

@@ -1,4 +1,4 @@
-// What the table shows below the row of a tensor that is opened: all its facts, its link, and its histogram.
+// Makes what the table shows below the row of an opened tensor: all its facts, its link, and its histogram.
 const svg = (tag, attributes, text) => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

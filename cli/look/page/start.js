@@ -1,4 +1,4 @@
-// Fills the other parts of the page, draws everything, and draws it again for another size, other colours, and paper.
+// Fills the other parts of the page and draws everything. Draws it again if the size or the colours change, and for paper.
 const fillText = () => {
   document.title = data.path;
   byId("title").textContent = data.path;
@@ -70,7 +70,7 @@ window.addEventListener("resize", () => {
 });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 
-// Paper shows no window of a table but its first rows, in light colours and in the width of A4.
+// On paper the table does not scroll: its first rows are printed, in light colours and in the width of A4.
 const print = (now) => {
   if (printing === now) return;
   printing = now;
