@@ -146,9 +146,14 @@ const std::string* Selection::unmatched(std::span<const TensorInfo* const> tenso
 }
 
 std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::string_view where) const {
+  const bool none = tensors.empty();
+  const bool matched =
+      std::ranges::any_of(tensors, [&](const TensorInfo* one) { return any_matches(match_, one->name); });
   std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_name(one->name); });
   if (tensors.empty()) {
     if (match_.empty() && exclude_.empty()) return formatted("there is no tensor{}", where);
+    if (match_.empty() && !none) return formatted("--exclude leaves no tensor{}", where);
+    if (matched) return formatted("--exclude leaves no tensor that --match chooses{}", where);
     std::string hint;
     for (const std::string& glob : match_) {
       if (hint.empty()) hint = pattern_hint(glob);
