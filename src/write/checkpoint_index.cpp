@@ -15,6 +15,7 @@
 #include "file/checkpoint_paths.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/shard_index.h"
+#include "format/checkpoint/shard_set.h"
 #include "io/atomic_file.h"
 #include "os/directory.h"
 #include "os/path.h"
@@ -57,14 +58,28 @@ std::vector<NumberedFiles> numbered_files(const std::vector<std::string>& names)
   return groups;
 }
 
+// ": `model-00003-of-00006.safetensors` is missing". An empty text: nothing is.
+std::string missing_text(const std::vector<std::string>& missing) {
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
+    text += (i == 0 ? ": " : ", ") + quoted_name(missing[i]);
+  if (missing.size() > kNamed) text += " and " + std::to_string(missing.size() - kNamed) + " more";
+  return text.empty() ? text : text + (missing.size() == 1 ? " is missing" : " are missing");
+}
+
 // Error: not_found, if a number is missing.
 Status check_numbers(const NumberedFiles& group, std::string_view folder) {
+  const std::optional<format::ShardSet> set = format::shard_set(group.files);
   std::size_t count = 0;
   const auto [end, failed] = std::from_chars(group.count.data(), group.count.data() + group.count.size(), count);
-  if (failed == std::errc() && end == group.count.data() + group.count.size() && count == group.files.size()) return {};
+  const bool is_number = failed == std::errc() && end == group.count.data() + group.count.size();
+  if (is_number && count == group.files.size() && (!set || set->missing.empty())) return {};
   return base::make_error(Errc::not_found,
-                          "the folder has " + std::to_string(group.files.size()) + " of the " + printable(group.count) +
-                              " files `" + printable(group.stem) + "-*-of-" + printable(group.count) + ".safetensors`",
+                          "the folder has " + std::to_string(group.files.size()) + " of the " +
+                              (is_number ? std::to_string(count) : printable(group.count)) + " files `" +
+                              printable(group.stem) + "-*-of-" + printable(group.count) + ".safetensors`" +
+                              missing_text(set ? set->missing : std::vector<std::string>()),
                           folder);
 }
 

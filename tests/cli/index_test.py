@@ -70,6 +70,19 @@ class IndexTest(edit_test.EditTest):
             self.fail_with(1, shown, "index", "make", "d")
             shutil.rmtree(self.path("d"))
 
+    def test_make_names_the_numbers_that_are_missing(self):
+        for number in (0, 3):
+            self.put(f"d/s-0000{number}-of-00009.safetensors", [(f"t{number}", "U8", [1], b"1")])
+        names = "2 of the 9 files `s-*-of-00009.safetensors`"
+        self.fail_with(1, names + "\n", "index", "make", "d", "--dry-run")  # not numbered from 1 on
+        os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
+        lost = ", ".join(f"`s-0000{i}-of-00009.safetensors`" for i in (1, 2, 4, 5))
+        self.fail_with(1, f"{names}: {lost} and 3 more are missing\n", "index", "make", "d", "--dry-run")
+        for count in ("99999999999999999999", "100000"):
+            self.put(f"e/s-00001-of-{count}.safetensors", [("t", "U8", [1], b"1")])
+            self.fail_with(1, f"1 of the {count} files", "index", "make", "e")
+            shutil.rmtree(self.path("e"))
+
     def test_an_index_that_is_odd(self):
         for total in (-1, "x", 1.5, None):
             self.change(lambda index, total=total: index["metadata"].update(total_size=total))
@@ -176,8 +189,9 @@ class IndexTest(edit_test.EditTest):
         self.fail_with(1, "rule 10", "index", "fix", "model")
         os.remove(second)
         self.assertEqual(self.problems()[0][0], "missing_file")
-        self.fail_with(1, "1 of the 00002 files", "index", "fix", "model")
-        self.fail_with(1, "1 of the 00002 files", "index", "make", "model", "--force")
+        lost = "1 of the 2 files `model-*-of-00002.safetensors`: `model-00002-of-00002.safetensors` is missing"
+        self.fail_with(1, lost, "index", "fix", "model")
+        self.fail_with(1, lost, "index", "make", "model", "--force")
         self.fail_with(2, "Try", "index")
         self.fail_with(2, "Try", "index", "check")
         self.fail_with(1, "neither a folder nor an index", "index", "check", "in")

@@ -72,7 +72,8 @@ TEST_F(CheckpointIndexTest, RefusesUnclearFolders) {
   put_file(second_, "b");
   error = error_of(make_index(directory_.path()));
   EXPECT_EQ(error.code, Errc::not_found);
-  EXPECT_EQ(error.message, "the folder has 1 of the 00002 files `m-*-of-00002.safetensors`");
+  EXPECT_EQ(error.message,
+            "the folder has 1 of the 2 files `m-*-of-00002.safetensors`: `m-00001-of-00002.safetensors` is missing");
   put_file(first_, "b");
   error = error_of(make_index(directory_.path()));
   EXPECT_EQ(error.code, Errc::duplicate_name);
