@@ -39,9 +39,15 @@ std::string_view unknown_letter(std::string_view argument, char letter) {
   return argument.substr(begin, end - begin);
 }
 
+// Whether the command takes models, by the words for its arguments.
+bool takes_models(const Command& command) {
+  const std::string_view usage = command.usage;
+  return usage.find(" PATH") != usage.npos || usage.find(" IN") != usage.npos || usage.find(" A B") != usage.npos;
+}
+
 }  // namespace
 
-Arguments::Arguments(const Command& command) {
+Arguments::Arguments(const Command& command) : command_(command.name), takes_models_(takes_models(command)) {
   for (const cli::Option& option : command.options) {
     options_.push_back(
         {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
@@ -119,6 +125,10 @@ std::optional<std::string> Arguments::take(int code, std::string_view spelled, c
 std::string Arguments::unknown(std::string_view argument, int letter) const {
   const bool is_long = argument.starts_with("--");
   const std::string_view given = argument.substr(0, argument.find('='));
+  if (takes_models_ && (given == "--recursive" || (!is_long && letter == 'R')))
+    return formatted("{} has no --recursive: it {}", command_,
+                     command_ == "inspect" ? "makes one page per model, run it for each"
+                                           : "takes one model at a time, run it for each");
   file::DidYouMean similar(given.substr(is_long ? 2 : 1));
   for (const Option& option : options_) {
     if (!similar.offer(option.name)) break;

@@ -56,6 +56,8 @@ class Arguments {
   [[nodiscard]] const Spelling* spelling_of(int code) const;
   [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;
 
+  std::string command_;
+  bool takes_models_;
   std::vector<Option> options_;
   std::vector<Spelling> spellings_;
   std::vector<std::string>* positionals_ = nullptr;
