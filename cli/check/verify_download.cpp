@@ -138,7 +138,8 @@ void Download::print(Console& console, Json* json) const {
                           names_of(lost)));
   for (const FileLack& lack : lacks_)
     if (!lack.lost) console.out(formatted("{}{} {}\n", head, names_of({lack}), lack_text(lack)));
-  if (missing && lacks_.size() > 1) console.out(formatted("{}{} in all\n", head, counted(*missing, "missing byte")));
+  if (missing && (lacks_.size() > 1 || !lost.empty()))
+    console.out(formatted("{}{} in all\n", head, counted(*missing, "missing byte")));
 }
 
 }  // namespace safetensors::cli

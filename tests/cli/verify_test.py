@@ -177,9 +177,9 @@ class ManifestTest(VerifyTest):
         os.remove(self.path("m", Z))
         skipped = f"m/{Z}: not compared with the manifest: it does not exist"
         lost = f"m: incomplete: 1 of 3 files missing: {Z}"
-        expected = [self.matches, self.differs(Y, "b"), skipped]
+        expected = ["m: incomplete: 1 missing byte in all", self.matches, self.differs(Y, "b"), skipped]
         self.assertEqual(self.lines(3, "verify", *self.arguments), [lost, *expected])
-        self.assertEqual(self.lines(3, "verify", *self.arguments, "--quiet"), [lost, *expected[1:]])
+        self.assertEqual(self.lines(3, "verify", *self.arguments, "--quiet"), [lost, expected[0], *expected[2:]])
         found = self.document(*self.arguments)["manifest"]
         self.assertEqual(found["matches"], False)
         files = [(f["name"], f["matches"]) for f in found["files"]]
@@ -242,6 +242,11 @@ class DownloadTest(VerifyTest):
         download = self.document("m")["download"]
         self.assertEqual((download["file_count"], download["missing_files"], download["missing_bytes"]), (3, [f"m/{Z}"], 130))
         self.assertEqual([f["missing_bytes"] for f in download["short_files"]], [30])
+
+    def test_the_bytes_of_a_lost_file_are_counted(self):
+        os.remove(self.path("m", Z))
+        expected = [f"m: incomplete: 1 of 3 files missing: {Z}", "m: incomplete: 100 missing bytes in all"]
+        self.assertEqual(self.lines(3, "verify", "m"), expected)
 
     def test_a_file_that_ends_in_its_header_has_a_lower_bound(self):
         self.cut(20)
