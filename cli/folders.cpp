@@ -1,9 +1,15 @@
 // Finds the models below a folder. A folder may hold variants of one model, such as `model.safetensors` and
 // `model.fp16.safetensors`, each of one file or with an index of its own. So each index is a path, and each file that
-// no index names is one, too. If this gives one path, the path of the folder is used instead.
+// no index names is one, too. Numbered files without an index are one path, a pattern. If this gives one path, and the
+// library opens the folder, the path of the folder is used instead.
 #include "folders.h"
 
+#include "folder_names.h"
+#include "model_path.h"
+#include "numbered_files.h"
 #include "standard_input.h"
+#include "text/formatted.h"
+#include "text/size.h"
 
 #include <safetensors/checkpoint.h>
 
@@ -14,6 +20,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -22,99 +29,139 @@ namespace fs = std::filesystem;
 
 constexpr unsigned kMaxDepth = 32;
 
-struct Names {
-  std::vector<std::string> files;
-  std::vector<std::string> folders;
-  bool whole = true;  // whether the folder could be listed
+struct Found {
+  std::string path;
+  std::string stem;  // "model.fp16" of model.fp16.safetensors
 };
 
-Names names_in(const std::string& folder) {
-  Names names;
-  std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with('.')) continue;
-    std::error_code unknown;
-    if (entry->symlink_status(unknown).type() == fs::file_type::directory) {
-      names.folders.push_back(name);
-    } else {
-      names.files.push_back(name);
-    }
-  }
-  names.whole = !failed;
-  std::ranges::sort(names.files);
-  std::ranges::sort(names.folders);
-  return names;
+std::string stem_in(const std::string& name) {
+  return name.substr(0, name.rfind(".safetensors"));
 }
 
-// Returns the models and files of one folder, without the folders below it.
-std::vector<std::string> models_in(const std::string& folder, const Names& names) {
-  std::vector<std::string> found;
-  std::set<std::string> indexed;
+// Returns the models and files of one folder, without the folders below it. partial: numbered files of which some are
+// missing are one model, too.
+std::vector<Found> models_in(const std::string& folder, const FolderNames& names, bool partial) {
+  std::vector<Found> found;
+  std::set<std::string> used;
   for (const std::string& name : names.files) {
     if (!is_index_name(name)) continue;
-    found.push_back(path_in_folder(folder, name));
-    const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back());
-    if (files) indexed.insert(files->begin(), files->end());
+    found.push_back({path_in_folder(folder, name), stem_in(name)});
+    const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back().path);
+    if (files) used.insert(files->begin(), files->end());
+  }
+  for (const NumberedFiles& model : numbered_files(folder, names)) {
+    if (!model.missing.empty() && !partial) continue;
+    found.push_back({model.pattern, model.stem});
+    for (const std::string& name : model.names) used.insert(path_in_folder(folder, name));
   }
   for (const std::string& name : names.files) {
     const std::string path = path_in_folder(folder, name);
-    if (name.ends_with(".safetensors") && !indexed.contains(path)) found.push_back(path);
+    if (name.ends_with(".safetensors") && !used.contains(path)) found.push_back({path, stem_in(name)});
   }
-  std::ranges::sort(found);
-  if (found.size() == 1 && Checkpoint::find_files(folder)) found = {folder};
+  std::ranges::sort(found, {}, &Found::path);
+  if (found.size() == 1 && Checkpoint::find_files(folder)) found = {{folder, {}}};
   return found;
 }
 
-// Adds the models of a folder and of the folders below it. A folder that cannot be listed, or that is too deep, is
-// added itself: the verb then reports its error.
-void add_below(const std::string& folder, unsigned depth, std::vector<std::string>& found) {
-  const Names names = names_in(folder);
-  if (!names.whole || depth == kMaxDepth) return found.push_back(folder);
-  for (std::string& path : models_in(folder, names)) found.push_back(std::move(path));
-  for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1, found);
+// Whether all are one model, such as `model.safetensors` and `model.fp16.safetensors`.
+bool are_variants(const std::vector<Found>& found) {
+  if (found.empty()) return false;
+  const std::string& plain = std::ranges::min(found, {}, [](const Found& one) { return one.stem.size(); }).stem;
+  return std::ranges::all_of(found, [&](const Found& one) {
+    const std::string_view rest = std::string_view(one.stem).substr(plain.size());
+    return one.stem.starts_with(plain) && (rest.empty() || rest.rfind('.') == 0);
+  });
 }
 
-// Returns the models of a pipeline. Returns nothing for any other folder.
-std::vector<std::string> components_of(const std::string& folder) {
-  const Names names = names_in(folder);
-  const bool pipeline = std::ranges::find(names.files, "model_index.json") != names.files.end();
-  const bool models = std::ranges::any_of(
-      names.files, [](const std::string& name) { return name.ends_with(".safetensors") || is_index_name(name); });
-  // The verb opens the folder itself: as a model, or to name the several models in it in an error.
-  if (models && (!pipeline || Checkpoint::find_files(folder))) return {};
-  std::vector<std::string> found = models_in(folder, names);
-  for (const std::string& name : names.folders) {
-    const std::string below = path_in_folder(folder, name);
-    const Names inside = names_in(below);
-    if (!inside.whole) found.push_back(below);
-    for (std::string& path : models_in(below, inside)) found.push_back(std::move(path));
+// The paths for one folder after the other.
+class Expansion {
+ public:
+  explicit Expansion(FolderCheck* check) : check_(check) {}
+
+  // Adds the models of a folder and of the folders below it. A folder that cannot be listed, or that is too deep, is
+  // added itself: the verb then reports its error.
+  void add_below(const std::string& folder, unsigned depth) {
+    const FolderNames names = names_in(folder);
+    if (!names.whole || depth == kMaxDepth) return paths_.push_back(folder);
+    add(models_in(folder, names, partial()));
+    for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1);
+    add_lacks(folder, names);
   }
-  return found;
+
+  // Adds the models of a pipeline, or the variants of one model. Adds nothing for any other folder.
+  void add_components(const std::string& folder) {
+    const FolderNames names = names_in(folder);
+    const bool pipeline = std::ranges::binary_search(names.files, std::string(kPipelineIndex));
+    const bool models = holds_models(names);
+    std::vector<Found> found = models_in(folder, names, partial());
+    // Otherwise the verb opens the folder itself: as a model, or to name the several models in it in an error.
+    if (models && !pipeline && (!are_variants(found) || Checkpoint::find_files(folder))) found.clear();
+    add(found);
+    if (models && !pipeline) return;
+    for (const std::string& name : names.folders) {
+      const std::string below = path_in_folder(folder, name);
+      const FolderNames inside = names_in(below);
+      if (!inside.whole) paths_.push_back(below);
+      add(models_in(below, inside, partial()));
+    }
+    add_lacks(folder, names);
+  }
+
+  [[nodiscard]] std::vector<std::string> take() { return std::move(paths_); }
+
+ private:
+  [[nodiscard]] bool partial() const { return check_ != nullptr; }
+  void add(const std::vector<Found>& found) {
+    for (const Found& one : found) paths_.push_back(one.path);
+  }
+  void add_lacks(const std::string& folder, const FolderNames& names) {
+    if (check_ == nullptr) return;
+    for (const Lack& lack : pipeline_lacks(folder, names))
+      if (check_->lacks.emplace(lack.path, lack).second) paths_.push_back(lack.path);
+  }
+
+  FolderCheck* check_;
+  std::vector<std::string> paths_;
+};
+
+// Counts the folders below a model, which is no pipeline, that hold models.
+void note_below(const std::string& folder, FolderCheck& check) {
+  const FolderNames names = names_in(folder);
+  if (!holds_models(names) || std::ranges::binary_search(names.files, std::string(kPipelineIndex))) return;
+  const auto count = std::ranges::count_if(
+      names.folders, [&](const std::string& name) { return holds_models(names_in(path_in_folder(folder, name))); });
+  if (count > 0) check.below.push_back({folder, static_cast<std::size_t>(count)});
 }
 
 }  // namespace
 
-std::string path_in_folder(const std::string& folder, const std::string& name) {
-  return folder.ends_with('/') ? folder + name : folder + "/" + name;
+const Lack* FolderCheck::find(const std::string& path) const {
+  const auto found = lacks.find(path);
+  return found == lacks.end() ? nullptr : &found->second;
 }
 
-bool is_index_name(std::string_view name) {
-  return name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos;
+void FolderCheck::notice(Console& console) const {
+  for (const Below& one : below)
+    console.message(formatted("{}: notice: {} below {} safetensors files and {} not checked: -R checks them",
+                              printable(one.folder), counted(one.count, "folder"), one.count == 1 ? "holds" : "hold",
+                              one.count == 1 ? "was" : "were"));
 }
 
-std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive) {
+std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive, FolderCheck* check) {
   std::vector<std::string> expanded;
-  for (const std::string& path : paths) {
+  for (const std::string& given : paths) {
+    const std::string path = recursive ? given : model_path(given);
+    if (check != nullptr && !recursive && given != kStandardInput) note_below(given, *check);
     std::error_code failed;
-    std::vector<std::string> found;
+    Expansion expansion(check);
     if (path != kStandardInput && fs::is_directory(path, failed)) {
       if (recursive) {
-        add_below(path, 0, found);
+        expansion.add_below(path, 0);
       } else {
-        found = components_of(path);
+        expansion.add_components(path);
       }
     }
+    std::vector<std::string> found = expansion.take();
     if (found.empty()) found.push_back(path);
     expanded.insert(expanded.end(), found.begin(), found.end());
   }

@@ -2,9 +2,13 @@
 #pragma once
 
 #include "command.h"
+#include "console.h"
+#include "folder_names.h"
+#include "pipeline.h"
 
+#include <cstddef>
+#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace safetensors::cli {
@@ -14,18 +18,31 @@ inline constexpr Option kRecursiveOption = {"-R,--recursive", nullptr,
                                             "look into all folders below, and treat each\n"
                                             "model and file there by itself"};
 
-// Joins the path of a folder and a name with one separator.
-[[nodiscard]] std::string path_in_folder(const std::string& folder, const std::string& name);
+// What verify and lint say about folders, beside the verdicts of the paths.
+struct FolderCheck {
+  struct Below {
+    std::string folder;
+    std::size_t count;  // of folders below it that hold models, and are not in the list
+  };
+  std::map<std::string, Lack> lacks;  // of pipelines, by their paths, which are in the list, too
+  std::vector<Below> below;
 
-// Returns whether a file is an index by its name: "model.safetensors.index.json", or
-// "model.safetensors.index.fp16.json" of a variant.
-[[nodiscard]] bool is_index_name(std::string_view name);
+  // Returns the lack of a path, or nullptr.
+  [[nodiscard]] const Lack* find(const std::string& path) const;
+  // Writes a notice for each folder of `below`.
+  void notice(Console& console) const;
+};
 
 // Replaces each folder by the paths of the models and files in it, sorted. With `recursive`, every folder is replaced,
-// at any depth. Otherwise, only a pipeline is: a folder that is no model, with folders below it that are. Symlinks to
-// folders are not followed, and hidden names are skipped. A path that gives nothing stays as it is, so that the caller
-// reports its error.
-[[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive);
+// at any depth. Otherwise, these are: a pipeline, which is a folder with model_index.json, or a folder that is no
+// model, with folders below it that are; a folder with variants of one model; and a folder with a model_path().
+// Symlinks to folders are not followed, and hidden names are skipped. A path that gives nothing stays as it is, so that
+// the caller reports its error.
+//
+// check: null, or receives what the list does not show. Then numbered files of which some are missing are one model, so
+// that the caller reports them.
+[[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive,
+                                                      FolderCheck* check = nullptr);
 
 // Replaces each pattern that matches files in different folders by these files, because they are not one model.
 [[nodiscard]] std::vector<std::string> expand_patterns(const std::vector<std::string>& paths);

@@ -2,6 +2,7 @@
 #include "input.h"
 
 #include "accept.h"
+#include "model_path.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -90,8 +91,14 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
                           Access access) {
   OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
-  Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
-  if (!opened) return std::move(opened).error();
+  std::vector<std::string> paths;
+  for (const std::string& argument : arguments) paths.push_back(model_path(argument));
+  Result<Checkpoint> opened = Checkpoint::open(paths, {.open = options});
+  if (!opened) {
+    Error error = std::move(opened).error();
+    const std::string path = error.path;
+    return explain_folder(std::move(error), path);
+  }
   for (const File& file : opened->files()) {
     notice_white_space(file, file.path(), console);
     notice_tolerated(file.header(), file.path(), console);

@@ -7,13 +7,17 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "numbered_files.h"
 #include "progress.h"
 #include "selection.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/size.h"
+#include "verify_download.h"
 
 #include <safetensors/lint.h>
+
+#include "base/glob.h"
 
 #include <algorithm>
 #include <map>
@@ -27,7 +31,8 @@ quotes, or - for standard input. Finds valid contents that cost time, break
 some programs, or mislead: misaligned tensors, signatures of other kinds of
 files, hidden characters in names, metadata that transformers refuses, an index
 that does not fit its files. Reads headers, at most 161 KiB of each file, and 64
-bytes per tensor of U8, I8 or BOOL.)";
+bytes per tensor of U8, I8 or BOOL. Numbered files that are missing, and
+components of a pipeline without weights, are reported as verify does.)";
 
 constexpr Option kLintTable[] = {
     {"--allow", "CODE", "leave out the findings with this code; may be given\nseveral times", nullptr, Values::code},
@@ -143,6 +148,35 @@ Result<std::vector<LintFinding>> find_all(const Input& input, const std::string&
   return found;
 }
 
+// What a pipeline lacks: no file is opened.
+Exit lint_lack(const Lack& lack, const LintCommand& command, Console& console, Json* json) {
+  const bool bad = lack.kind != Lack::Kind::note;
+  const bool missing = lack.kind == Lack::Kind::missing;
+  if (json != nullptr && bad) {
+    json->error({.code = missing ? Errc::not_found : Errc::invalid_argument, .path = {}, .message = lack.text});
+  } else if (json != nullptr) {
+    json->field("note", lack.text);
+  } else if (bad || !command.quiet) {
+    const std::string word = bad ? console.red(missing ? "incomplete" : "invalid") : "note";
+    console.out(formatted("{}: {}: {}\n", printable(lack.path), word, lack.text));
+  }
+  return bad ? Exit::negative : Exit::good;
+}
+
+// Reports numbered files of a pattern that do not exist.
+Exit lint_files(const std::string& path, const Input& input, Console& console, Json* json) {
+  if (!base::is_glob(path)) return Exit::good;
+  std::vector<std::string> paths;
+  Download download(path, {});
+  for (const File& file : input.files()) {
+    paths.push_back(file.path());
+    download.add(file.path(), file);
+  }
+  download.add_lost(lost_files(paths));
+  download.print(console, json);
+  return download.lacks_files() ? Exit::negative : Exit::good;
+}
+
 Exit lint_path(const std::string& path, const LintCommand& command, Console& console, Json* json) {
   const Result<Input> input = Input::open(path, console, {}, command.values ? PipeData::keep : PipeData::skip);
   const Result<std::vector<LintFinding>> found =
@@ -174,7 +208,8 @@ Exit lint_path(const std::string& path, const LintCommand& command, Console& con
                                          : formatted("{}, {}, {}", counted(errors, "error"),
                                                      counted(warnings, "warning"), counted(notes, "note"))));
   }
-  return errors + warnings == 0 ? Exit::good : Exit::negative;
+  const Exit files = lint_files(path, *input, console, json);
+  return errors + warnings == 0 ? files : Exit::negative;
 }
 
 Exit run_lint(std::span<const std::string> given, Console& console) {
@@ -214,10 +249,15 @@ Exit run_lint(std::span<const std::string> given, Console& console) {
   if (list) return list_codes(console, as_json);
   std::optional<Interrupt> interrupt;  // only for long work: without it, a signal ends the process at once
   if (command.values) interrupt.emplace();
-  command.paths = expand_folders(command.paths, recursive);
-  return for_each_file("lint", command.paths, as_json, console, [&](const std::string& path, Json* json) {
-    return Interrupt::caught() ? Exit::system : lint_path(path, command, console, json);
+  FolderCheck check;
+  command.paths = expand_folders(command.paths, recursive, &check);
+  const Exit code = for_each_file("lint", command.paths, as_json, console, [&](const std::string& path, Json* json) {
+    if (Interrupt::caught()) return Exit::system;
+    const Lack* const lack = check.find(path);
+    return lack != nullptr ? lint_lack(*lack, command, console, json) : lint_path(path, command, console, json);
   });
+  check.notice(console);
+  return code;
 }
 
 }  // namespace
@@ -237,8 +277,8 @@ const Command kLint = {
     .details = kLintDetails,
     .examples = kLintExamples,
     .exits =
-        "0 no errors and no warnings; 1 a finding of at least warning level, or a\n"
-        "file is invalid; 2 usage; 3 a file cannot be read",
+        "0 no errors and no warnings; 1 a finding of at least warning level, a file\n"
+        "is invalid, or a model is incomplete; 2 usage; 3 a file cannot be read",
     .run = run_lint,
 };
 

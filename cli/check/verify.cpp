@@ -9,6 +9,8 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "model_path.h"
+#include "numbered_files.h"
 #include "progress.h"
 #include "text/formatted.h"
 #include "text/size.h"
@@ -18,6 +20,8 @@
 #include "verify_set.h"
 
 #include <safetensors/stats.h>
+
+#include "base/glob.h"
 
 #include <algorithm>
 
@@ -38,7 +42,10 @@ A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
 tensors in two files, the tensors and files that the index does not have, and a
 wrong total_size. These are not errors. An incomplete download gets lines that
-name the lost files and the number of missing bytes.)";
+name the lost files and the number of missing bytes: also one without an index,
+if its files are called STEM-00001-of-00006.safetensors. In a pipeline, each
+component that model_index.json lists must have weights. A notice counts the
+folders below a model that are not checked without -R.)";
 
 constexpr Option kVerifyTable[] = {
     {"--manifest", "FILE",
@@ -190,6 +197,22 @@ std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vect
   return paths;
 }
 
+// What a pipeline lacks: no file is opened.
+Exit verify_lack(const Lack& lack, const VerifyOptions& options, Console& console, Json* json) {
+  const bool bad = lack.kind != Lack::Kind::note;
+  const bool missing = lack.kind == Lack::Kind::missing;
+  if (json != nullptr && bad) {
+    const Errc code = missing ? Errc::not_found : Errc::invalid_argument;
+    json_input_error(json->field("valid", false), lack.path, {.code = code, .path = {}, .message = lack.text});
+  } else if (json != nullptr) {
+    json->key("valid").null().field("note", lack.text);
+  } else if (bad || !options.quiet) {
+    const std::string word = bad ? console.red(missing ? "incomplete" : "invalid") : "note";
+    console.out(formatted("{}: {}: {}\n", printable(lack.path), word, lack.text));
+  }
+  return bad ? Exit::negative : Exit::good;
+}
+
 // Checks a model of several files: prints a verdict per file, then one for the set, then those of the manifest and the
 // cache. If the set cannot be opened, only one file is open at a time. So each file is compared while it is open, and
 // the verdicts are shown later.
@@ -216,7 +239,9 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
     if (options.cache) cache.add(paths[i], file, console);
     download.add(paths[i], file);
   }
+  if (base::is_glob(path)) download.add_lost(lost_files(paths));
   if (json != nullptr) json->close(']').line();
+  if (download.lacks_files()) format = worse(format, Exit::negative);
   format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
   download.print(console, json);
   Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
@@ -270,7 +295,7 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
     return verify_file(path, {file, missing}, options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_one(path, {files.error()}, options, console, json);
+  if (!files) return verify_one(path, {explain_folder(files.error(), path)}, options, console, json);
   if (files->size() == 1 && files->front() == path)
     return verify_one(path, open_one(path, options), options, console, json);
   return verify_files(path, *files, options, console, json);
@@ -360,9 +385,18 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
       for (std::string& snapshot : CacheComparison::snapshots(path)) found.push_back(std::move(snapshot));
     paths = std::move(found);
   }
-  if (!manifest) paths = expand_folders(expand_patterns(paths), recursive);
-  return for_each_file("verify", paths, as_json, console,
-                       [&](const std::string& path, Json* json) { return verify_path(path, options, console, json); });
+  FolderCheck check;
+  if (manifest) {
+    std::ranges::transform(paths, paths.begin(), model_path);
+  } else {
+    paths = expand_folders(expand_patterns(paths), recursive, &check);
+  }
+  const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
+    const Lack* const lack = check.find(path);
+    return lack != nullptr ? verify_lack(*lack, options, console, json) : verify_path(path, options, console, json);
+  });
+  check.notice(console);
+  return code;
 }
 
 }  // namespace
@@ -381,8 +415,8 @@ const Command kVerify = {
     .examples = kVerifyExamples,
     .exits =
         "0 all files are valid; 1 a file is invalid or empty, has values of\n"
-        "--forbid, or differs from the manifest or from its blob; 2 usage; 3 a file\n"
-        "cannot be read",
+        "--forbid, or differs from the manifest or from its blob, or a model is\n"
+        "incomplete; 2 usage; 3 a file cannot be read",
     .run = run_verify,
 };
 

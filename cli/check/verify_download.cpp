@@ -10,6 +10,7 @@
 #include "file/checkpoint_paths.h"
 #include "os/regular_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <span>
@@ -87,6 +88,17 @@ void Download::add(const std::string& path, const Result<File>& file) {
   if (!lack) return;
   known_ = base::add(data_bytes_, lack->data, data_bytes_) && known_;
   lacks_.push_back(*std::move(lack));
+}
+
+void Download::add_lost(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    paths_.push_back(path);
+    lacks_.push_back({.path = path, .lost = true});
+  }
+}
+
+bool Download::lacks_files() const {
+  return std::ranges::any_of(lacks_, &FileLack::lost);
 }
 
 std::optional<std::uint64_t> Download::missing_bytes() const {

@@ -5,6 +5,7 @@ of diffusers, variants, and the cache of huggingface_hub. And what is missing in
 folders_test.py SAFETENSORS [unittest's arguments]
 """
 
+import hashlib
 import json
 import os
 import sys
@@ -41,6 +42,215 @@ class FoldersTest(edit_test.EditTest):
     def names(self, path, *options):
         files = json.loads(self.answer(0, "ls", path, "--json", *options)[0])["files"]
         return [(file["path"], [tensor["name"] for tensor in file["tensors"]]) for file in files]
+
+
+class NumberedFilesTest(FoldersTest):
+    def test_a_missing_file_without_an_index_is_incomplete(self):
+        self.shards("d/m", 6, lost=[3])
+        pattern, lost = "d/m/model-?????-of-00006.safetensors", "model-00003-of-00006.safetensors"
+        for path, shown in (("d/m", pattern), ("d/m/", pattern), ("d/m/*.safetensors", "d/m/*.safetensors")):
+            expected = [f"{shown}: incomplete: 1 of 6 files missing: {lost}"]
+            self.assertEqual(self.lines(1, "verify", path), expected)
+            self.assertEqual(self.lines(1, "verify", path, "--quiet"), expected)
+            self.assertEqual(self.lines(1, "lint", path, "--quiet"), expected)
+        for verb in ("verify", "lint"):
+            self.assertIn(f"{pattern}: incomplete: 1 of 6 files missing: {lost}", self.lines(1, verb, "d", "-R"))
+            file = json.loads(self.answer(1, verb, "d/m", "--json")[0])["files"][0]
+            self.assertEqual((file["download"]["file_count"], file["download"]["missing_files"]), (6, [f"d/m/{lost}"]))
+        self.assertIs(json.loads(self.answer(1, "verify", "d/m", "--json")[0])["files"][0]["valid"], False)
+        for verb in (["ls", "d/m"], ["cat", "d/m", "t1"], ["cast", "d/m", "out", "--to", "f16"]):
+            message = self.answer(1, *verb)[1]
+            self.assertIn(f"5 of the 6 files of a model, without `d/m/{lost}`".replace("d/m/", ""), message)
+            self.assertIn(pattern, message)
+
+    def test_one_file_of_several_is_incomplete(self):
+        self.shards("m", 6, lost=range(2, 7))
+        missing = ", ".join(f"model-0000{i}-of-00006.safetensors" for i in range(2, 6))
+        expected = f"m/model-?????-of-00006.safetensors: incomplete: 5 of 6 files missing: {missing}, ..."
+        self.assertEqual(self.lines(1, "verify", "m"), [expected])
+
+    def test_files_of_several_models_are_not_called_incomplete(self):
+        self.shards("m", 3, lost=[2])
+        self.model("m/other")
+        self.answer(0, "verify", "m/*.safetensors")
+        self.assertIn("name one of them", self.answer(1, "verify", "m")[0])
+        os.remove(self.path("m/other.safetensors"))
+        self.model("m/model")  # replaced the shards
+        self.answer(0, "verify", "m")
+        self.answer(0, "verify", "m", "-R")
+
+    def test_a_chosen_part_of_the_files_is_good(self):
+        self.shards("m", 6, lost=[3])
+        self.answer(0, "verify", "m/model-0000[12]-of-00006.safetensors")
+        self.answer(0, "verify", "m/model-00001-of-00006.safetensors")
+
+    def test_a_complete_model_without_an_index_is_read(self):
+        self.shards("m", 2)
+        pattern = "m/model-?????-of-00002.safetensors"
+        self.assertEqual(self.names("m"), [(pattern, ["t1", "t2"])])
+        self.assertEqual(self.names("m", "-R"), [(pattern, ["t1", "t2"])])
+        self.assertIn(f"{pattern}: ok, 2 tensors in 2 files, 8 bytes", self.answer(0, "verify", "m")[0])
+        self.assertEqual(self.answer(0, "cat", "m", "t2", "--format", "text")[0], "[97, 98, 99, 100]\n")
+        self.assertEqual(self.answer(0, "lint", "m")[0], f"{pattern}: nothing found\n")
+        for verb in ("info", "stats", "hash"):
+            self.answer(0, verb, "m")
+        self.answer(0, "repack", "m", "out")
+        self.answer(0, "index", "make", "m")
+        self.assertEqual(self.names("m"), [("m", ["t1", "t2"])])
+
+    def test_names_with_wildcards_stand_for_themselves(self):
+        self.shards("a[b]?*", 2, stem="x[1]*?\\")
+        self.shards("a[b]?*", 2, stem="x1q")
+        self.assertEqual([tensors for _, tensors in self.names("a[b]?*", "-R")], [["t1", "t2"]] * 2)
+
+    def test_counts_of_strangers_are_no_models(self):
+        for name in ("m-00001-of-99999999999999999999", "m-00000-of-00002", "m-00003-of-00002"):
+            self.model(f"d/{name}")
+            self.answer(0, "verify", "d/*")
+            os.remove(self.path(f"d/{name}.safetensors"))
+
+
+class PipelineTest(FoldersTest):
+    def index(self, components):
+        self.write("p/model_index.json", json.dumps({"_class_name": "P", "_diffusers_version": "1"} | components))
+
+    def test_components_without_weights_are_named(self):
+        self.model("p/unet/m")
+        self.index(
+            {
+                "unet": ["diffusers", "UNet2DConditionModel"],
+                "vae": ["diffusers", "AutoencoderKL"],
+                "text_encoder": ["transformers", "CLIPTextModel"],
+                "checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
+                "scheduler": ["diffusers", "PNDMScheduler"],
+                "tokenizer": ["transformers", "CLIPTokenizer"],
+                "tokenizer_2": ["transformers", "T5TokenizerFast"],
+                "feature_extractor": ["transformers", "CLIPImageProcessor"],
+                "extractor": ["transformers", "CLIPFeatureExtractor"],
+                "image_encoder": [None, None],
+                "requires_safety_checker": True,
+                "nested": [["diffusers", "AutoencoderKL"], {"a": ["b", "c"]}, 1],
+                "../unet2": ["diffusers", "AutoencoderKL"],
+                "..": ["diffusers", "AutoencoderKL"],
+                "a/b": ["diffusers", "AutoencoderKL"],
+                "_private": ["diffusers", "AutoencoderKL"],
+            }
+        )
+        os.makedirs(self.path("p/text_encoder"))
+        lacks = [f"p/{name}: incomplete: no weights, but model_index.json lists it" for name in ("vae", "text_encoder", "checker")]
+        for verb in ("verify", "lint"):
+            self.assertEqual(self.lines(1, verb, "p", "--quiet"), lacks)
+            self.assertEqual(self.lines(1, verb, "p", "-R", "--quiet"), lacks)
+            files = json.loads(self.answer(1, verb, "p", "--json")[0])["files"]
+            self.assertEqual([f["path"] for f in files if "error" in f], ["p/vae", "p/text_encoder", "p/checker"])
+        self.model("p/vae/m")
+        self.model("p/text_encoder/m")
+        self.model("p/checker/m")
+        self.assertEqual(self.lines(0, "verify", "p"), [])
+        self.model("p/stray")  # a file beside the components
+        self.assertEqual(self.answer(0, "verify", "p")[0].count("/m.safetensors: ok"), 4)
+
+    def test_weights_in_another_format_are_a_note(self):
+        self.model("p/unet/m")
+        self.index({"vae": ["diffusers", "AutoencoderKL"], "x": ["custom", "Thing"], "link": ["diffusers", "Unet"]})
+        self.write("p/vae/diffusion_pytorch_model.bin", "")
+        os.symlink("unet", self.path("p/link"))
+        notes = [
+            "p/vae: note: not checked: its weights have another format: diffusion_pytorch_model.bin",
+            "p/x: note: not checked: no weights, and the class Thing of custom is unknown",
+            "p/link: note: not checked: a symlink to a folder",
+        ]
+        self.assertEqual(self.lines(0, "verify", "p"), notes)
+        self.assertEqual(self.lines(0, "verify", "p", "--quiet"), [])
+        self.assertEqual(self.lines(0, "lint", "p", "--quiet"), [])
+        files = json.loads(self.answer(0, "verify", "p", "--json")[0])["files"]
+        self.assertEqual([f["valid"] for f in files], [True, None, None, None])
+
+    def test_an_invalid_index_is_an_error(self):
+        self.model("p/unet/m")
+        for text in ("{", "[]", "{} x", '{"a": [1,}', '{"a": ' + "[" * 200, " " * (1 << 20) + "{}"):
+            self.write("p/model_index.json", text)
+            for verb in ("verify", "lint"):
+                lines = self.lines(1, verb, "p", "--quiet")
+                self.assertEqual(len(lines), 1)
+                self.assertTrue(lines[0].startswith("p/model_index.json: invalid: "), lines)
+        os.remove(self.path("p/model_index.json"))
+        os.mkfifo(self.path("p/model_index.json"))
+        self.assertIn("p/model_index.json: invalid: not a regular file", self.lines(1, "verify", "p")[-1])
+
+    def test_other_verbs_name_the_components(self):
+        self.model("p/unet/m")
+        self.model("p/vae/m")
+        for text in ("{}", None):
+            if text is None:
+                os.remove(self.path("p/model_index.json"))
+            else:
+                self.write("p/model_index.json", text)
+            what = "a pipeline of several models" if text else "a folder of models in folders"
+            for verb in (["cat", "p", "a"], ["meta", "ls", "p"], ["cast", "p", "o", "--to", "f16"], ["diff", "p", "p"]):
+                self.assertIn(f"p: {what}, name one of them: `p/unet`, `p/vae`\n", self.answer(1, *verb)[1])
+
+    def test_variants_are_models_of_their_own(self):
+        self.model("p/unet/m")
+        self.model("p/unet/m.fp16")
+        paths = ["p/unet/m.fp16.safetensors", "p/unet/m.safetensors"]
+        for folder in ("p", "p/unet"):
+            self.assertEqual([path for path, _ in self.names(folder)], paths)
+        message = self.answer(1, "cat", "p/unet", "a")[1]
+        self.assertTrue(message.endswith("name one of them: `m.fp16.safetensors`, `m.safetensors`\n"), message)
+        self.model("p/unet/n")
+        message = self.answer(1, "ls", "p/unet")[1]
+        self.assertIn("(all as one model: 'p/unet/*.safetensors' in quotes, or make an index: ", message)
+
+    def test_folders_that_are_not_checked_are_counted(self):
+        self.model("d/m")
+        for name in ("a/m", "b/m", "c/deep/m"):
+            self.model(f"d/{name}")
+        notice = "safetensors: d: notice: 2 folders below hold safetensors files and were not checked: -R checks them\n"
+        for verb in ("verify", "lint"):
+            self.assertEqual(self.answer(0, verb, "d")[1], notice)
+            self.assertEqual(self.answer(0, verb, "d", "-R")[1], "")
+        self.assertEqual(self.answer(0, "verify", "d/a")[1], "")
+
+
+class CacheTest(FoldersTest):
+    MAIN, OLD = "a1" * 20, "b2" * 20
+
+    def setUp(self):
+        super().setUp()
+        self.cached("hub/models--x--y", self.MAIN, "new")
+        self.cached("hub/models--x--y", self.OLD, "old")
+        self.repository = "hub/models--x--y"
+        self.write(f"{self.repository}/refs/main", self.MAIN)
+
+    def cached(self, repository, revision, name):
+        self.put("new", [(name, "U8", [1], b"x")])
+        data = self.read("new")
+        digest = hashlib.sha256(data).hexdigest()
+        for folder in (f"{repository}/blobs", f"{repository}/snapshots/{revision}"):
+            os.makedirs(self.path(folder), exist_ok=True)
+        os.replace(self.path("new"), self.path(repository, "blobs", digest))
+        os.symlink(f"../../blobs/{digest}", self.path(repository, "snapshots", revision, "model.safetensors"))
+
+    def test_a_cached_model_is_its_main_snapshot(self):
+        path = f"{self.repository}/snapshots/{self.MAIN}"
+        self.assertEqual(self.names(self.repository), [(path, ["new"])])
+        self.assertEqual(self.answer(0, "cat", self.repository, "new", "--format", "text")[0], "[120]\n")
+        self.assertIn(f"{path}: ok", self.answer(0, "verify", self.repository)[0])
+        self.write(f"{self.repository}/refs/main", self.OLD + "\n")
+        self.assertEqual(self.names(self.repository)[0][1], ["old"])
+
+    def test_a_reference_of_a_stranger_is_not_followed(self):
+        self.model("m/m")
+        for text in ("../../../m", ".", "..", "", "/", self.path("m"), "no", "a" * 300, f"{self.MAIN}\0", f"{self.MAIN}/"):
+            self.write(f"{self.repository}/refs/main", text)
+            message = self.answer(1, "ls", self.repository)[1]
+            self.assertIn("a folder of 2 snapshots without refs/main, name one of them: ", message)
+            self.assertIn(f"`{self.repository}/snapshots/{self.OLD}`", message)
+        os.remove(self.path(self.repository, "refs/main"))
+        os.remove(self.path(self.repository, "snapshots", self.OLD, "model.safetensors"))
+        os.rmdir(self.path(self.repository, "snapshots", self.OLD))
+        self.assertEqual(self.names(self.repository)[0][1], ["new"])  # the only one
 
 
 class RecursiveTest(FoldersTest):
