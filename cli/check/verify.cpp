@@ -24,6 +24,8 @@
 #include "base/glob.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 namespace safetensors::cli {
 namespace {
@@ -267,7 +269,8 @@ void show_lack(const std::string& path, const Error& error, const VerifyOptions&
 Exit verify_one(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
                 Json* json) {
   Exit code = verify_file(path, opened, options, console, json);
-  if (options.cache) {
+  std::error_code unknown;
+  if (options.cache && !std::filesystem::is_directory(path, unknown)) {
     CacheComparison cache;
     cache.add(path, opened.file, console);
     code = worse(code, cache.print(options.quiet, console, json));

@@ -2,6 +2,8 @@
 // open file whose format was checked. The name of a small file is git's SHA-1, which this program does not compute.
 #include "verify_cache.h"
 
+#include "folder_names.h"
+#include "folders.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "text/formatted.h"
@@ -74,6 +76,11 @@ Result<std::string> sha256_of(const File&, Console&) {
 }
 #endif
 
+// Many models of a cache are only a tokenizer, or have weights of another format.
+bool has_models(const std::string& folder) {
+  return holds_models(names_in(folder)) || expand_folders({folder}, false) != std::vector{folder};
+}
+
 }  // namespace
 
 const char* CacheComparison::unavailable() {
@@ -85,15 +92,19 @@ const char* CacheComparison::unavailable() {
 }
 
 std::vector<std::string> CacheComparison::snapshots(const std::string& path) {
-  std::error_code failed;
-  const fs::path folder = fs::path(path) / "snapshots";
-  if (!fs::is_directory(fs::path(path) / "blobs", failed) || !fs::is_directory(folder, failed)) return {path};
+  const FolderNames names = names_in(path);
+  const auto holds = [&](const std::string& name) { return std::ranges::binary_search(names.folders, name); };
   std::vector<std::string> list;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    std::error_code unknown;
-    if (entry->is_directory(unknown)) list.push_back(entry->path().string());
+  if (holds("blobs") && holds("snapshots")) {
+    const std::string folder = path_in_folder(path, "snapshots");
+    for (const std::string& name : names_in(folder).folders) list.push_back(path_in_folder(folder, name));
+  } else if (!holds_models(names)) {
+    for (const std::string& name : names.folders) {
+      if (!name.starts_with("models--")) continue;
+      for (std::string& snapshot : snapshots(path_in_folder(path, name)))
+        if (has_models(snapshot)) list.push_back(std::move(snapshot));
+    }
   }
-  std::ranges::sort(list);
   return list.empty() ? std::vector{path} : list;
 }
 

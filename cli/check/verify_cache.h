@@ -19,7 +19,8 @@ class CacheComparison {
  public:
   // Returns nullptr, or the reason why this build cannot compare.
   [[nodiscard]] static const char* unavailable();
-  // Returns the folders of the snapshots, if the path is a folder `models--...` of the cache, otherwise the path.
+  // Returns the folders of the snapshots, if the path is a folder `models--...` of the cache, or a folder of these. Of
+  // the latter, only snapshots with models. Otherwise returns the path.
   [[nodiscard]] static std::vector<std::string> snapshots(const std::string& path);
 
   // Reads all bytes of a file, and compares their SHA-256 with the name of its blob. If `file` is an error, it is the

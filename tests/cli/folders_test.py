@@ -252,6 +252,19 @@ class CacheTest(FoldersTest):
         os.rmdir(self.path(self.repository, "snapshots", self.OLD))
         self.assertEqual(self.names(self.repository)[0][1], ["new"])  # the only one
 
+    def test_the_whole_cache_is_named_and_checked(self):
+        self.write("hub/models--only--tokenizer/snapshots/c3/tokenizer.json", "{}")
+        self.write("hub/models--only--tokenizer/blobs/x", "")
+        message = self.answer(1, "ls", "hub")[1]
+        self.assertIn("a cache of models, name one of them: `hub/models--only--tokenizer`, `hub/models--x--y`", message)
+        if json.loads(self.answer(0, "version", "--json")[0])["hashes"]["sha256"] == "none":
+            self.skipTest("the command was built without OpenSSL")
+        snapshots = [f"{self.repository}/snapshots/{name}" for name in (self.MAIN, self.OLD)]
+        expected = [f"{name}/model.safetensors: matches its blob" for name in snapshots]
+        self.assertEqual(self.lines(0, "verify", "hub", "--cache"), expected)
+        os.makedirs(self.path("empty"))
+        self.assertEqual(len(self.lines(1, "verify", "empty", "--cache")), 1)
+
 
 class RecursiveTest(FoldersTest):
     def test_verbs_without_recursive_say_what_to_do(self):
