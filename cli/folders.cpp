@@ -4,6 +4,7 @@
 // library opens the folder, the path of the folder is used instead.
 #include "folders.h"
 
+#include "first_bytes.h"
 #include "folder_names.h"
 #include "model_path.h"
 #include "numbered_files.h"
@@ -164,6 +165,20 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths, b
     std::vector<std::string> found = expansion.take();
     if (found.empty()) found.push_back(path);
     expanded.insert(expanded.end(), found.begin(), found.end());
+  }
+  return expanded;
+}
+
+std::vector<std::string> expand_short_models(const std::vector<std::string>& paths, const ParseOptions& parse) {
+  std::vector<std::string> expanded;
+  for (const std::string& path : paths) {
+    Result<std::vector<std::string>> files = std::vector{path};
+    if (path != kStandardInput) {
+      const Result<Checkpoint> whole = Checkpoint::open(path, {.open = {.access = Access::read, .parse = parse}});
+      if (!whole && is_too_short(whole.error())) files = Checkpoint::find_files(path);
+    }
+    if (!files) files = std::vector{path};
+    expanded.insert(expanded.end(), files->begin(), files->end());
   }
   return expanded;
 }

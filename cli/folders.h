@@ -6,6 +6,8 @@
 #include "folder_names.h"
 #include "pipeline.h"
 
+#include <safetensors/header.h>
+
 #include <cstddef>
 #include <map>
 #include <string>
@@ -43,6 +45,10 @@ struct FolderCheck {
 // that the caller reports them.
 [[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive,
                                                       FolderCheck* check = nullptr);
+
+// Replaces each model of several files by its files if one of them is too short, for --header-only.
+[[nodiscard]] std::vector<std::string> expand_short_models(const std::vector<std::string>& paths,
+                                                           const ParseOptions& parse);
 
 // Replaces each pattern that matches files in different folders by these files, because they are not one model.
 [[nodiscard]] std::vector<std::string> expand_patterns(const std::vector<std::string>& paths);

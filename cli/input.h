@@ -20,7 +20,8 @@ namespace safetensors::cli {
 // The entry of the option --header-only in the tables of ls, info and verify.
 inline constexpr Option kHeaderOnlyOption = {"--header-only", nullptr,
                                              "accept a file that ends in its data, such as\n"
-                                             "the first bytes of a download"};
+                                             "the first bytes of a download. A model with\n"
+                                             "such a file is read file by file"};
 
 // A tensor, and the index of its file in Input::files().
 struct Listed {

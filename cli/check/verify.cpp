@@ -315,16 +315,6 @@ Exit manifest_error(const std::string& path, const Error& error, bool as_json, C
   return input_error(path, error, console);
 }
 
-// Returns the first path that is not one file. Returns nullopt if each path is.
-std::optional<std::string> path_of_set(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    if (path == kStandardInput) continue;
-    const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-    if (files && (files->size() != 1 || files->front() != path)) return path;
-  }
-  return std::nullopt;
-}
-
 Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
@@ -349,14 +339,9 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
-  if (options.header_only && (values || manifest || options.cache || recursive)) {
-    return console.usage(
-        "verify",
-        "--header-only takes files and reads no data: it does not go with --forbid, --manifest, --cache "
-        "and --recursive");
+  if (options.header_only && (values || manifest || options.cache)) {
+    return console.usage("verify", "--header-only reads no data: it does not go with --forbid, --manifest and --cache");
   }
-  if (const auto set = options.header_only ? path_of_set(paths) : std::nullopt)
-    return console.usage("verify", formatted("--header-only takes files, not a model of several: {}", printable(*set)));
   if (max_header) {
     const auto number = parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
@@ -394,6 +379,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   } else {
     paths = expand_folders(expand_patterns(paths), recursive, &check);
   }
+  if (options.header_only) paths = expand_short_models(paths, options.open.parse);
   const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
     const Lack* const lack = check.find(path);
     return lack != nullptr ? verify_lack(*lack, options, console, json) : verify_path(path, options, console, json);

@@ -396,6 +396,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
     request.parse.accept = *faults;
   }
   files = expand_folders(files, recursive);
+  if (request.header_only) files = expand_short_models(files, request.parse);
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }

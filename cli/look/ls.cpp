@@ -298,6 +298,7 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
     options.columns = *std::move(parsed);
   }
   options.paths = expand_folders(options.paths, recursive);
+  if (options.header_only) options.paths = expand_short_models(options.paths, options.parse);
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);

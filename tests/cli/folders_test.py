@@ -213,6 +213,21 @@ class PipelineTest(FoldersTest):
         self.assertEqual(self.answer(0, "verify", "d/a")[1], "")
 
 
+class HeaderOnlyTest(FoldersTest):
+    def test_a_model_with_a_short_file_is_read_file_by_file(self):
+        self.shards("m", 2)
+        self.answer(0, "index", "make", "m")
+        size = os.path.getsize(self.path("m/model-00002-of-00002.safetensors"))
+        os.truncate(self.path("m/model-00002-of-00002.safetensors"), size - 1)
+        self.assertIn("--header-only", self.answer(1, "ls", "m")[1])
+        files = [(f"m/model-0000{i}-of-00002.safetensors", [f"t{i}"]) for i in (1, 2)]
+        self.assertEqual(self.names("m", "--header-only"), files)
+        self.answer(0, "info", "m", "--header-only")
+        out = self.answer(0, "verify", "m", "--header-only")[0]
+        self.assertIn(f"{files[1][0]}: ok, 1 tensor, {size} bytes, 1 of 4 bytes of the data are missing", out)
+        self.assertEqual(self.answer(0, "verify", "m", "-R", "--header-only")[0], out)
+
+
 class CacheTest(FoldersTest):
     MAIN, OLD = "a1" * 20, "b2" * 20
 
