@@ -229,7 +229,11 @@ def test_an_extension_for_another_python_is_explained(site: Path, tmp_path: Path
 def test_files_of_two_packages_in_one_folder_are_an_error(site: Path, tmp_path: Path) -> None:
     copy = tmp_path / "safetensors"
     shutil.copytree(site / "safetensors_cpp", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\ntry: import safetensors; print('no error')\nexcept ImportError as error: print(error.name, error)"
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "try: import safetensors; print('no error')\n"
+        "except ImportError as error: print(error.name, error)"
+    )
     assert run(tmp_path, code)[0] == "no error\n"
     for name in ("_safetensors_rust.abi3.so", "_safetensors_rust.cpython-313t-x86_64-linux-gnu.so", "_safetensors_rust.pyd"):
         (copy / name).write_bytes(b"")
