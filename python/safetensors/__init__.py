@@ -87,6 +87,26 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+
+    def _refuse_other_files(folder):
+        """Raise ImportError if another package was installed into the folder, over this one or under it.
+
+        Python prefers an extension to a .py file of the same name. So that of the reference would take the place of our
+        _safetensors_rust.py, and `except SafetensorError` would miss our errors.
+        """
+        import os
+
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if name.startswith("_safetensors_rust.") and name.endswith((".so", ".pyd")):
+                raise ImportError(
+                    f"{__name__}: found {name} of another package in {folder}, expected the files of one package"
+                    " (remove both, with `python -m pip uninstall safetensors` until it finds nothing, and install one)",
+                    name=__name__,
+                )
+
+    _refuse_other_files(__path__[0])
+    del _refuse_other_files
+
     _HOMES = {
         "Box": "_ranks.boxes",
         "Checkpoint": "_read.checkpoint",

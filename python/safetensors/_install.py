@@ -44,8 +44,9 @@ def install() -> None:
 
 def _refuse_other(own: ModuleType) -> None:
     """Raise ImportError if `safetensors` or one of its modules is another package's."""
-    for name in sorted(name for name in sys.modules if name.partition(".")[0] == _PLACE):
-        module = sys.modules[name]
+    # A copy of the names: other threads may import modules meanwhile.
+    for name in sorted(name for name in list(sys.modules) if name.partition(".")[0] == _PLACE):
+        module = sys.modules.get(name, own)
         if module is not own and getattr(module, "__name__", "").partition(".")[0] != _OWN:
             where = getattr(module, "__file__", None) or "no file"
             raise ImportError(

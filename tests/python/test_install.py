@@ -224,3 +224,31 @@ def test_an_extension_for_another_python_is_explained(site: Path, tmp_path: Path
     assert text.startswith(f"safetensors_cpp._native safetensors_cpp._native does not fit this Python {sys.version.split()[0]}")
     assert f"found _native.cpython-36m-x86_64-linux-gnu.so in {copy}, expected" in text
     assert text.rstrip().endswith("-m pip install --force-reinstall safetensors-cpp)")
+
+
+def test_files_of_two_packages_in_one_folder_are_an_error(site: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "safetensors"
+    shutil.copytree(site / "safetensors_cpp", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "try: import safetensors; print('no error')\n"
+        "except ImportError as error: print(error.name, error)"
+    )
+    assert run(tmp_path, code)[0] == "no error\n"
+    for name in ("_safetensors_rust.abi3.so", "_safetensors_rust.cpython-313t-x86_64-linux-gnu.so", "_safetensors_rust.pyd"):
+        (copy / name).write_bytes(b"")
+        expected = (
+            f"safetensors safetensors: found {name} of another package in {copy}, expected the files of one package"
+            " (remove both, with `python -m pip uninstall safetensors` until it finds nothing, and install one)\n"
+        )
+        assert run(tmp_path, code)[0] == expected
+        (copy / name).unlink()
+
+
+def test_install_is_first_although_another_package_comes_first_on_the_path(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "safetensors.py").write_text("raise RuntimeError('the wrong file')")
+    path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    code = "import safetensors, safetensors.numpy; print(safetensors.__name__, safetensors.numpy.__name__)"
+    expected = "safetensors_cpp safetensors_cpp.numpy\n"
+    assert run(site, f"{path}import safetensors_cpp; safetensors_cpp.install(); {code}")[0] == expected
+    assert run(site, path + code, "1")[0] == expected

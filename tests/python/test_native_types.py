@@ -21,7 +21,11 @@ import safetensors.numpy as stn
 from safetensors import SafetensorError, TensorSpec, _native, safe_open
 warnings.simplefilter("ignore", RuntimeWarning)  # nanobind warns about each attempt
 MODULES = ("safetensors._native", "safetensors._safetensors_rust")
-TYPES = {t.__name__: t for t in gc.get_objects() if isinstance(t, type) and t.__module__ in MODULES}
+def subclasses(kind):  # gc.get_objects() of a free-threaded Python leaves types out
+    for t in type.__subclasses__(kind):
+        yield t
+        yield from subclasses(t)
+TYPES = {t.__name__: t for t in subclasses(object) if t.__module__ in MODULES}
 for kind in (SafetensorError, _native.MissingTensorError):
     TYPES[kind.__name__] = kind
 assert set(TYPES.values()) >= {t for t in vars(_native).values() if isinstance(t, type)}

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["FileDigests", "Lane"]
+__all__ = ["FileDigests", "Lane", "bytes_view"]
+
+
+def bytes_view(buffer: Any) -> memoryview:
+    """Return a new view of the bytes of a contiguous object, which is not itself a memoryview.
+
+    Each thread needs one of its own. Views that are made of one another count their users together, and free-threaded
+    Python 3.13 loses counts when threads do it at once: "operation forbidden on released memoryview object".
+    """
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 class Lane:
@@ -17,15 +27,15 @@ class Lane:
         self._take = take
         self._last: Future[None] | None = None
 
-    def add(self, block: memoryview) -> Future[None]:
-        """Queue a block. Its bytes must not change until the result is done."""
+    def add(self, block: Any, start: int = 0) -> Future[None]:
+        """Queue the bytes of an object from `start` on. They must not change until the result is done."""
         before = self._last
 
         # The pool starts its tasks in their order, so the task before runs or is done.
         def run() -> None:
             if before is not None:
                 before.result()
-            self._take(block)
+            self._take(bytes_view(block)[start:])
 
         self._last = self._pool.submit(run)
         return self._last
@@ -52,13 +62,11 @@ class FileDigests:
             Lane(pool, take) for take in (self._file.update, self._data.update, self._take_chunks)
         ]
 
-    def add(self, block: memoryview) -> list[Future[None]]:
-        """Queue the next bytes of the file. They must not change until the results are done."""
-        data = block[max(self._data_start - self._offset, 0) :]
-        self._offset += len(block)
-        return [
-            lane.add(part) for lane, part in zip(self._lanes, (block, data, block), strict=True)
-        ]
+    def add(self, block: Any) -> list[Future[None]]:
+        """Queue an object with the next bytes of the file. They must not change until the results are done."""
+        starts = (0, max(self._data_start - self._offset, 0), 0)
+        self._offset += memoryview(block).nbytes
+        return [lane.add(block, start) for lane, start in zip(self._lanes, starts, strict=True)]
 
     def finish(self) -> tuple[str, str, tuple[str, ...]]:
         """Return the digests of the file, the data and the chunks, after all results are done."""

@@ -178,13 +178,13 @@ class _Tensors:
             self._hash = self._new_hash()
 
 
-def read_blocks(native: _Checkpoint, index: int, begin: int, end: int) -> Iterator[memoryview]:
+def read_blocks(native: _Checkpoint, index: int, begin: int, end: int) -> Iterator[bytes]:
     """Read the range [begin, end) of a file of a checkpoint. Raises SafetensorError if it is shorter."""
     while begin < end:
         block = native.read_range(index, begin, min(_BLOCK_BYTES, end - begin))
         if not block:
             raise SafetensorError(f"{native.files()[index]}: file became shorter: it ends at {begin}")
-        yield memoryview(block)
+        yield block
         begin += len(block)
 
 
