@@ -7,6 +7,7 @@
 #include <re2/re2.h>
 #endif
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -39,7 +40,6 @@ std::optional<double> parse_alpha(std::string_view text) {
 
 LoraScales::LoraScales(const ModelConfig& config)
     : common_(parse_alpha(config.lora_alpha)), rank_stabilized_(config.lora_rank_stabilized.value_or(false)) {
-  constexpr std::size_t kMaxExpressions = 1024;  // each is tried for every module
   for (const auto& [key, alpha] : config.lora_alphas) {
     const std::size_t index = alphas_.size();
     alphas_.push_back(parse_alpha(alpha));
@@ -48,6 +48,7 @@ LoraScales::LoraScales(const ModelConfig& config)
       continue;
     }
 #if defined(SAFETENSORS_HAVE_RE2)
+    constexpr std::size_t kMaxExpressions = 1024;  // each is tried for every module
     re2::RE2::Options options;
     options.set_log_errors(false);
     options.set_max_mem(std::int64_t{256} << 10);
