@@ -16,7 +16,7 @@ namespace safetensors::cli {
 namespace {
 
 // A dot in an expression fits every character, but PEFT's users write names.
-bool is_plain_name(std::string_view key) {
+bool is_literal(std::string_view key) {
   return key.find_first_of("\\^$*+?()[]{}|") == std::string_view::npos;
 }
 
@@ -43,7 +43,7 @@ LoraScales::LoraScales(const ModelConfig& config)
   for (const auto& [key, alpha] : config.lora_alphas) {
     const std::size_t index = alphas_.size();
     alphas_.push_back(parse_alpha(alpha));
-    if (is_plain_name(key)) {
+    if (is_literal(key)) {
       literal_.emplace(key, index);
       continue;
     }
