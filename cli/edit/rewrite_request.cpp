@@ -165,8 +165,11 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
 Status RewriteRequest::look_at_side_files(const Input& input) {
   if (!options.folder) return {};
   Result<SideFiles> found = find_side_files(input, output);
-  if (found) side_files_ = *std::move(found);
-  if (!found && with_files_) return found.error();
+  if (found) {
+    side_files_ = *std::move(found);
+  } else if (with_files_) {
+    return found.error();
+  }
   return with_files_ ? check_side_files(side_files_, output, force_) : Status();
 }
 
