@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the everyday verbs of the command beside what people use instead: a script with the reference, or a plain tool.
 
-hyperfine measures. Each round starts every contender of a row once, in turn, so a change of the machine meets all of them. The
+hyperfine measures the seconds. Each round starts every contender of a row once, in turn, so a change of the machine meets all of them. The
 table has medians of seconds with lowest and highest, and ratios: the time of the other divided by ours. The page cache is warm.
 No contender waits for the disk: the verbs that write have `--durability none`, as the reference does not wait either.
 The limit is the time in which two threads read the file with pread(), without looking at the bytes.

@@ -39,7 +39,7 @@ std::string_view unknown_letter(std::string_view argument, char letter) {
   return argument.substr(begin, end - begin);
 }
 
-// Whether the command takes models, by the words for its arguments.
+// Returns whether the command takes models. The words for its arguments in its usage tell.
 bool takes_models(const Command& command) {
   const std::string_view usage = command.usage;
   return usage.find(" PATH") != usage.npos || usage.find(" IN") != usage.npos || usage.find(" A B") != usage.npos;

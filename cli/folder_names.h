@@ -9,7 +9,7 @@ namespace safetensors::cli {
 
 struct FolderNames {
   std::vector<std::string> files;    // and symlinks, sorted
-  std::vector<std::string> folders;  // sorted. A symlink to a folder is none
+  std::vector<std::string> folders;  // sorted; symlinks to folders are among the files
   bool whole = true;                 // whether the folder could be listed
 };
 // Lists a folder without its hidden names.

@@ -64,7 +64,7 @@ std::vector<Found> models_in(const std::string& folder, const FolderNames& names
   return found;
 }
 
-// Whether all are one model, such as `model.safetensors` and `model.fp16.safetensors`.
+// Returns whether all paths are variants of one model, such as `model.safetensors` and `model.fp16.safetensors`.
 bool are_variants(const std::vector<Found>& found) {
   if (found.empty()) return false;
   const std::string& plain = std::ranges::min(found, {}, [](const Found& one) { return one.stem.size(); }).stem;

@@ -41,8 +41,8 @@ struct FolderCheck {
 // Symlinks to folders are not followed, and hidden names are skipped. A path that gives nothing stays as it is, so that
 // the caller reports its error.
 //
-// check: null, or receives what the list does not show. Then numbered files of which some are missing are one model, so
-// that the caller reports them.
+// If `check` is not null, it receives what the list does not show. A model of numbered files is then one path even if
+// some of its files are missing, so that the caller reports them.
 [[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive,
                                                       FolderCheck* check = nullptr);
 

@@ -44,7 +44,7 @@ std::size_t common_folder(std::span<const File> files) {
   return separator == std::string::npos ? 0 : separator + 1;
 }
 
-// Returns the path of the index that Checkpoint::open() reads for an argument. Empty if there is none.
+// Returns the path of the index that Checkpoint::open() reads for an argument. Returns an empty text if there is none.
 std::string index_path(const std::string& argument) {
   base::Cancellation cancellation;
   file::CheckpointPaths paths(cancellation);

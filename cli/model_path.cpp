@@ -34,7 +34,7 @@ bool is_cached_model(const FolderNames& names) {
   return has_folder(names, "refs") && has_folder(names, "snapshots");
 }
 
-// The revision in refs/main, if it is a plain name.
+// Returns the revision in refs/main. Returns nullopt if it is not a plain name.
 std::optional<std::string> main_revision(const std::string& folder) {
   constexpr std::uint64_t kMaxBytes = 256;
   const auto file = os::RegularFile::open(path_in_folder(folder, "refs/main"));
@@ -47,7 +47,7 @@ std::optional<std::string> main_revision(const std::string& folder) {
   return text;
 }
 
-// The snapshot of a model in the cache. Nullopt if there are several, and none is main.
+// Returns the snapshot of a model in the cache. Returns nullopt if there are several and refs/main names none of them.
 std::optional<std::string> snapshot_of(const std::string& folder) {
   const std::string snapshots = path_in_folder(folder, "snapshots");
   const FolderNames names = names_in(snapshots);

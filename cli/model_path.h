@@ -14,7 +14,8 @@ namespace safetensors::cli {
 // - any other argument as it is.
 [[nodiscard]] std::string model_path(const std::string& argument);
 
-// Adds what the user can do to an error of the library about a folder, at `argument`. Other errors stay as they are.
+// If the error of the library is about the folder `argument`, adds to its message what the user can do. Returns other
+// errors unchanged.
 [[nodiscard]] Error explain_folder(Error error, const std::string& argument);
 
 }  // namespace safetensors::cli

@@ -25,7 +25,7 @@ std::string escaped_pattern(std::string_view text) {
   return pattern;
 }
 
-// The part of a name before its number: "model-". The rest begins with its number.
+// Returns the part of a name before its number, such as "model-".
 std::string_view before_number(std::string_view name, const format::NumberedShard& shard) {
   return name.substr(0, static_cast<std::size_t>(shard.number.data() - name.data()));
 }

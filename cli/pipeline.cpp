@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kMaxBytes = 1 << 20;  // of model_index.json; those of diffusers have 0.5 to 2 KiB
 
-// The classes of diffusers and transformers without weights end so.
+// The names of classes of diffusers and transformers that have no weights end in one of these words.
 constexpr std::string_view kWithoutWeights[] = {
     "Scheduler",      "Tokenizer",          "TokenizerFast", "FeatureExtractor", "FeatureExtractorFast",
     "ImageProcessor", "ImageProcessorFast", "Processor",
@@ -42,7 +42,7 @@ bool is_plain_name(std::string_view name) {
   return !name.empty() && name.front() != '.' && name.find_first_of(std::string_view("/\\:\0", 4)) == name.npos;
 }
 
-// The offset of an error is in the text.
+// Reads the components in model_index.json. The offset of an error counts from the start of the file.
 Result<std::vector<PipelineComponent>> read_components(const std::string& path) {
   const auto file = os::RegularFile::open(path);
   if (!file) return file.error();
@@ -56,7 +56,7 @@ Result<std::vector<PipelineComponent>> read_components(const std::string& path) 
   return format::parse_pipeline_index(std::move(text));
 }
 
-// Whether a loader fails without the weights of the class. The classes of other libraries are unknown.
+// Returns whether a loader fails without the weights of the class. The classes of other libraries are unknown.
 bool needs_weights(const PipelineComponent& component) {
   return component.library == "diffusers" || component.library == "transformers" ||
          component.class_name.ends_with("SafetyChecker");

@@ -15,7 +15,7 @@
 namespace safetensors::cli {
 namespace {
 
-// A dot in an expression fits every character, but PEFT's users write names.
+// Returns whether the key is used as a name. In an expression, a dot fits every character, but most keys are names.
 bool is_literal(std::string_view key) {
   return key.find_first_of("\\^$*+?()[]{}|") == std::string_view::npos;
 }

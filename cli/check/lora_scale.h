@@ -14,7 +14,7 @@
 
 namespace safetensors::cli {
 
-// Whether the text is a finite decimal number, and which.
+// Returns the number that the text is. Returns nullopt if the text is not a finite decimal number.
 [[nodiscard]] std::optional<double> parse_alpha(std::string_view text);
 
 // Finds the alpha of a module in lora_alpha and alpha_pattern, and whether the rank or its root divides it.
@@ -27,9 +27,9 @@ class LoraScales {
   LoraScales& operator=(const LoraScales&) = delete;
   ~LoraScales();
 
-  // The scale of a module; 1 if the configuration has no alpha. rank: above 0.
+  // Returns the scale of a module, or 1 if the configuration has no alpha for it. `rank` must be above 0.
   [[nodiscard]] double scale(std::string_view module, std::uint64_t rank) const;
-  // The first expression of alpha_pattern that cannot be used, such as one with a lookahead.
+  // Returns the first expression of alpha_pattern that cannot be used, such as one with a lookahead.
   [[nodiscard]] const std::optional<std::string>& unknown() const { return unknown_; }
 
  private:

@@ -1,6 +1,6 @@
-// Finds what a download lacks. The header of a file that is too short gives the length of the complete file: the header
-// is parsed again as if the file were very large, and the file ends where its tensors end. A header that is itself
-// incomplete gives only a lower bound.
+// Finds the missing parts of a download. The header of a file that is too short gives the length of the complete file:
+// the header is parsed again as if the file were very large, and the file ends where its tensors end. A header that is
+// itself incomplete gives only a lower bound.
 #include "verify_download.h"
 
 #include "text/formatted.h"

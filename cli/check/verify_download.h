@@ -1,5 +1,5 @@
-// Finds what a download lacks, for the subcommand verify: lost files, and the missing bytes at the end of files that
-// are too short.
+// Finds the missing parts of a download, for the subcommand verify: the files that do not exist, and the bytes that are
+// missing at the end of files that are too short.
 #pragma once
 
 #include "console.h"

@@ -37,7 +37,7 @@ ModelConfig read_config(const std::string& folder, Console& console) {
   return {};
 }
 
-// Returns the number of routed experts per layer. 0: there are none, or their number is unknown.
+// Returns the number of routed experts per layer. Returns 0 if there are none, or if their number is unknown.
 std::uint64_t experts_of(const ModelConfig& config, const Recognition& found) {
   return found.experts != 0 ? found.experts : config.experts.value_or(0);
 }
