@@ -215,12 +215,14 @@ def main() -> None:
         said.append(line)
         print(line, flush=True)
 
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-        made = work(arguments, Path(name), say)
+    try:
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+            made = work(arguments, Path(name), say)
+    finally:  # what was measured before a failure counts, too
+        if arguments.markdown:
+            Path(arguments.markdown).write_text("\n".join(said) + "\n")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(made, indent=1))
-    if arguments.markdown:
-        Path(arguments.markdown).write_text("\n".join(said) + "\n")
     if "FAILED" in made["driver"] or made["python"].get("failed"):
         sys.exit(1)
 

@@ -19,6 +19,8 @@ WHEELS = {
     "reference": "safetensors-0.8.",
     "reference9": "safetensors-0.9.",
     "fastsafetensors": "fastsafetensors-",
+    "runai": "runai_model_streamer-",
+    "instanttensor": "instanttensor-",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -16,6 +17,7 @@ Tensors = dict[str, Any]
 Way = Callable[[str, str], Tensors]  # a path and a device
 
 PINNED = 1 << 30
+MODULES = {"fastsafetensors": "fastsafetensors", "runai": "runai_model_streamer", "instanttensor": "instanttensor"}
 
 
 def _load(path: str, device: str) -> Tensors:
@@ -72,6 +74,28 @@ def _fast_gds(path: str, device: str) -> Tensors:
     return _fast(path, device, False)
 
 
+def _runai(path: str, device: str) -> Tensors:
+    from runai_model_streamer import SafetensorsStreamer
+
+    with SafetensorsStreamer() as streamer:
+        streamer.stream_files([path], device=device)
+        return dict(streamer.get_tensors())
+
+
+def _instant(path: str, device: str) -> Tensors:
+    from instanttensor import safe_open
+
+    with safe_open(path, framework="pt", device=device) as f:
+        return dict(f.tensors())
+
+
+def _instant_buffered(path: str, device: str) -> Tensors:
+    from instanttensor import BackendPolicy, safe_open
+
+    with safe_open(path, framework="pt", device=device, backend=BackendPolicy.BUFFERED) as f:
+        return dict(f.tensors())
+
+
 def _torch(path: str, device: str) -> Tensors:
     import torch
 
@@ -113,6 +137,8 @@ PEERS: dict[str, dict[str, Way]] = {
     "reference": {"load_file": _load_file, "load_file pread": _load_file_pread},
     "reference9": {"prefetch": _prefetch, "load_file": _load_file},
     "fastsafetensors": {"buffered": _fast_buffered, "direct": _fast_direct, "gds": _fast_gds},
+    "runai": {"streamer": _runai},
+    "instanttensor": {"tensors": _instant, "buffered": _instant_buffered},
     "torch": {"torch.load": _torch, "torch.load mmap": _torch_mapped},
 }
 
@@ -195,7 +221,8 @@ def _version(peer: str) -> str:
         import safetensors
 
         return str(safetensors.__version__)
-    return importlib.metadata.version("torch" if peer == "pinned" else peer)
+    package = {"pinned": "torch", "runai": "runai-model-streamer"}.get(peer, peer)
+    return importlib.metadata.version(package)
 
 
 def serve(peer: str, device: str) -> None:
@@ -206,8 +233,8 @@ def serve(peer: str, device: str) -> None:
         import torch
 
         torch.ones(8, device=device).sum().item()  # the device is open before any clock runs
-        if peer == "fastsafetensors":
-            import fastsafetensors  # noqa: F401
+        if peer in MODULES:
+            importlib.import_module(MODULES[peer])
         hello = {"version": _version(peer)}
     except Exception as error:
         hello = {"missing": f"{type(error).__name__}: {error}"[:200]}

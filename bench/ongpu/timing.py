@@ -181,7 +181,7 @@ class Races:
             row.note = "no limit of the system: bench/limits is not built"
             return None
         limits, path = self.limits, self.library[data].paths[0]
-        best = limits.best(names, row.bytes, path, 1)
+        best = limits.best(names, row.bytes, path)
         if "seconds" not in best:
             row.note = f"no limit of the system: {best['missing']}"
             return None
