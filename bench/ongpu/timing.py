@@ -20,6 +20,7 @@ from .loading import PEERS, Report
 PAGE_CACHE = ("pread_touched",)
 DISK = ("direct_8", "direct_16")
 SPARE = 3.0  # seconds kept for the end
+SLOW = 4.0  # a peer so many times slower than the fastest runs two rounds
 
 
 class Worker(Process):
@@ -200,7 +201,7 @@ class Races:
         out_of_time: set[str] = set()
         for turn in range(self.rounds + 1):
             for entry in random.sample(row.entries, len(row.entries)) if turn else row.entries:
-                if entry.missing:
+                if entry.missing or (turn > 2 and slow(entry, row.entries)):
                     continue
                 if time.monotonic() + 1.5 * entry.longest() + SPARE > deadline:
                     out_of_time.add(entry.label)
@@ -217,6 +218,12 @@ class Races:
         if out_of_time:
             row.note = (row.note + "; " if row.note else "") + "not all rounds: the time was up"
         return row
+
+
+def slow(entry: Entry, entries: list[Entry]) -> bool:
+    """Return whether two rounds show that an entry is far behind: its time goes to the others."""
+    able = [each.median for each in entries if each.seconds and each.peer not in ("pinned", "system")]
+    return bool(entry.seconds) and entry.median > SLOW * min(able)
 
 
 def take(entry: Entry, report: Report, turn: int) -> None:

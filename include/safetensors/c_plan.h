@@ -172,7 +172,7 @@ enum {
  * SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean that the library chooses. */
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
-  /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
+  /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (2 MiB
    * without a memory_limit). */
   uint64_t chunk_bytes;
   /** Limit of the memory of the host, in bytes. It covers:
@@ -185,7 +185,7 @@ typedef struct safetensors_read_options {
    * has returned. It does not cover up to 4 MiB per thread for gathering short pieces of slices and for unaligned
    * direct I/O.
    *
-   * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For a
+   * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device. For a
    * stream, 256 MiB. */
   uint64_t memory_limit;
   /** Number of reader threads. 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a

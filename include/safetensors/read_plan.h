@@ -96,7 +96,7 @@ struct ReadOptions {
   /// read items until the memory_limit is reached, and end. So a Stream never keeps a thread of a pool waiting.
   Executor executor = nullptr;
 
-  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (8 MiB
+  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (2 MiB
   /// without a memory_limit). A Source may choose another number: see Source::request_bytes(). A small memory_limit
   /// makes chunks smaller.
   std::uint64_t chunk_bytes = 0;
@@ -110,7 +110,7 @@ struct ReadOptions {
   /// The limit does not cover the results of execute() and those that next() has returned. It does not cover up to
   /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
-  /// 0: for execute(), threads x chunk_bytes, and 128 MiB of pinned memory per device. For stream(), 256 MiB.
+  /// 0: for execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device (128 MiB for files on a network). For stream(), 256 MiB.
   std::uint64_t memory_limit = 0;
 
   /// Mode in which the reads use the page cache.
