@@ -1,6 +1,6 @@
 """Loads into the memory of CUDA devices: torch allocates the tensors, a read plan fills them.
 
-Not tested on a GPU. The copies are tested with a fake driver that belongs to the tests.
+bench/gpu.py checks and times it on a GPU. The tests run the copies with a fake driver.
 """
 
 from __future__ import annotations
