@@ -51,16 +51,15 @@ Arguments::Arguments(const Command& command) : command_(command.name), takes_mod
   for (const cli::Option& option : command.options) {
     options_.push_back(
         {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
-    add_spellings(option.also, false);
-    add_spellings(option.old, true);
+    add_spellings(option.also);
   }
 }
 
-// Adds spellings of the last option. list: "--html|-w", or nullptr.
-void Arguments::add_spellings(const char* list, bool old) {
+// Adds spellings of the last option. list: "--size", or nullptr.
+void Arguments::add_spellings(const char* list) {
   if (list == nullptr) return;
   for (const std::string_view name : split_choices(list))
-    spellings_.push_back({std::string(name), options_.size() - 1, old});
+    spellings_.push_back({std::string(name), options_.size() - 1});
 }
 
 // The other spelling with this code of getopt_long(), or nullptr.
@@ -102,14 +101,12 @@ void Arguments::values(std::string_view name, std::vector<std::string>& values) 
       name, [&values](const char* text) { values.emplace_back(text); }, true, true);
 }
 
-std::optional<std::string> Arguments::take(int code, std::string_view spelled, const char* value, Console& console) {
+std::optional<std::string> Arguments::take(int code, std::string_view spelled, const char* value) {
   Option& option = options_[option_of(code)];
   const Spelling* const spelling = spelling_of(code);
   const std::string_view name = spelling != nullptr ? std::string_view(spelling->name).substr(2) : option.name;
   if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != name)
     return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
-  if (spelling != nullptr && spelling->old && !option.given)
-    console.message(formatted("notice: {} is now --{}, and will go in the next version", spelling->name, option.name));
   if (std::exchange(option.given, true) && !option.repeats)
     return formatted("--{} is given more than once", option.name);
   if (option.choices != nullptr) {
@@ -127,8 +124,8 @@ std::string Arguments::unknown(std::string_view argument, int letter) const {
   const std::string_view given = argument.substr(0, argument.find('='));
   if (takes_models_ && (given == "--recursive" || (!is_long && letter == 'R')))
     return formatted("{} has no --recursive: it {}", command_,
-                     command_ == "inspect" ? "makes one page per model, run it for each"
-                                           : "takes one model at a time, run it for each");
+                     command_ == "page" ? "makes one page per model, run it for each"
+                                        : "takes one model at a time, run it for each");
   file::DidYouMean similar(given.substr(is_long ? 2 : 1));
   for (const Option& option : options_) {
     if (!similar.offer(option.name)) break;
@@ -140,7 +137,7 @@ std::string Arguments::unknown(std::string_view argument, int letter) const {
                    suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
 }
 
-std::optional<std::string> Arguments::parse(std::span<const std::string> arguments, Console& console) {
+std::optional<std::string> Arguments::parse(std::span<const std::string> arguments) {
   std::vector<std::string> copies(arguments.begin(), arguments.end());
   std::string program = "safetensors";
   std::vector<char*> argv = {program.data()};
@@ -184,7 +181,7 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     } else if (code == ':') {
       return needs_value(options_[option_of(optopt)].name);
     } else if (code != '?') {
-      if (auto wrong = take(code, spelled, optarg, console)) return wrong;
+      if (auto wrong = take(code, spelled, optarg)) return wrong;
     } else if (optopt >= kFirstOption) {
       return formatted("--{} takes no value", options_[option_of(optopt)].name);
     } else {

@@ -27,9 +27,9 @@ class Arguments {
   void values(std::string_view name, std::vector<std::string>& values);  // may be given several times
   void positionals(std::vector<std::string>& list) { positionals_ = &list; }
 
-  // Returns nullopt if all arguments are valid, otherwise the text of the first error, escaped for display. Old
-  // spellings of options get a notice. Only one thread may call it at a time, because getopt_long() has global state.
-  [[nodiscard]] std::optional<std::string> parse(std::span<const std::string> arguments, Console& console);
+  // Returns nullopt if all arguments are valid, otherwise the text of the first error, escaped for display. Only one
+  // thread may call it at a time, because getopt_long() has global state.
+  [[nodiscard]] std::optional<std::string> parse(std::span<const std::string> arguments);
 
  private:
   struct Option {
@@ -45,13 +45,11 @@ class Arguments {
   struct Spelling {
     std::string name;  // with its dashes
     std::size_t option;
-    bool old;
     [[nodiscard]] bool is_long() const { return name.starts_with("--"); }
   };
-  void add_spellings(const char* list, bool old);
+  void add_spellings(const char* list);
   void bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value, bool repeats);
-  [[nodiscard]] std::optional<std::string> take(int code, std::string_view spelled, const char* value,
-                                                Console& console);
+  [[nodiscard]] std::optional<std::string> take(int code, std::string_view spelled, const char* value);
   [[nodiscard]] std::size_t option_of(int code) const;
   [[nodiscard]] const Spelling* spelling_of(int code) const;
   [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;

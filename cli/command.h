@@ -1,5 +1,5 @@
-// The table entry of a subcommand. The parser of its options, its help, its man page, the completions of the shells and
-// the option tables of docs/cli.md all come from this entry.
+// The table entry of a subcommand. The parser of its options, its help, the completions of the shells and the option
+// tables of docs/cli.md all come from this entry.
 #pragma once
 
 #include "console.h"
@@ -24,7 +24,6 @@ enum class Values : unsigned char {
   key,      // a key of the metadata
   dtypes,   // a list of dtypes of the tensors
   cast,     // any dtype
-  code,     // a code of lint
 };
 
 // An option of a subcommand. A letter means the same in all of them: -b brief, -c columns, -f force, -l long, -m match,
@@ -36,7 +35,6 @@ struct Option {
   const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
   const char* also = nullptr;     // another spelling: "--size"
-  const char* old = nullptr;      // spellings of the previous version, which still work, with a notice: "--html|-w"
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
@@ -71,8 +69,11 @@ struct CommandGroup {
 [[nodiscard]] std::span<const CommandGroup> command_groups();
 // The subcommand with this name, or nullptr.
 [[nodiscard]] const Command* find_command(std::string_view name);
-// The text of an error: "no command NAME (did you mean ls?)".
+// The text of an error: "unknown command NAME (did you mean ls?)".
 [[nodiscard]] std::string no_command(std::string_view name);
+
+// The text of `safetensors --version`: the version, the compiler, the libraries, the dtypes and the limits.
+[[nodiscard]] std::string version_text();
 
 // The hidden verb that the completion scripts run.
 inline constexpr std::string_view kCompleteVerb = "__complete";
@@ -104,13 +105,11 @@ inline constexpr Option kHelpOption = {"-h,--help", nullptr, "this text"};
 
 extern const Command kLs;
 extern const Command kInfo;
-extern const Command kHeader;
 extern const Command kMeta;
 extern const Command kVerify;
 extern const Command kCat;
-extern const Command kLint;
 extern const Command kStats;
-extern const Command kInspect;
+extern const Command kPage;
 extern const Command kDiff;
 extern const Command kHash;
 extern const Command kSelect;
@@ -119,12 +118,7 @@ extern const Command kRename;
 extern const Command kCast;
 extern const Command kMerge;
 extern const Command kSplit;
-extern const Command kReshard;
-extern const Command kRepack;
 extern const Command kIndex;
-extern const Command kClean;
 extern const Command kCompletions;
-extern const Command kMan;
-extern const Command kVersion;
 
 }  // namespace safetensors::cli

@@ -145,12 +145,4 @@ bool is_too_short(const Error& error) {
   return error.code == Errc::incomplete_data || error.code == Errc::invalid_header_length;
 }
 
-Error with_header_only_hint(Error error) {
-  constexpr std::string_view kHint = "(truncated download?";
-  const std::size_t hint = error.message.rfind(kHint);
-  if (error.code == Errc::incomplete_data && hint != std::string::npos)
-    error.message.insert(hint + kHint.size(), " --header-only shows what the header says");
-  return error;
-}
-
 }  // namespace safetensors::cli

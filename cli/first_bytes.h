@@ -59,7 +59,5 @@ class FirstBytes {
 
 // Returns whether an error may come from missing bytes at the end of a file.
 [[nodiscard]] bool is_too_short(const Error& error);
-// Adds a hint about --header-only to the error of a file that is too short. Returns other errors unchanged.
-[[nodiscard]] Error with_header_only_hint(Error error);
 
 }  // namespace safetensors::cli

@@ -4,7 +4,6 @@
 // library opens the folder, the path of the folder is used instead.
 #include "folders.h"
 
-#include "first_bytes.h"
 #include "folder_names.h"
 #include "model_path.h"
 #include "numbered_files.h"
@@ -86,26 +85,23 @@ class Expansion {
     if (!names.whole || depth == kMaxDepth) return paths_.push_back(folder);
     add(models_in(folder, names, partial()));
     for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1);
-    add_lacks(folder, names);
   }
 
-  // Adds the models of a pipeline, or the variants of one model. Adds nothing for any other folder.
+  // Adds the models in the folders below, or the variants of one model. Adds nothing for any other folder.
   void add_components(const std::string& folder) {
     const FolderNames names = names_in(folder);
-    const bool pipeline = std::ranges::binary_search(names.files, std::string(kPipelineIndex));
     const bool models = holds_models(names);
     std::vector<Found> found = models_in(folder, names, partial());
     // Otherwise the verb opens the folder itself: as a model, or to name the several models in it in an error.
-    if (models && !pipeline && (!are_variants(found) || Checkpoint::find_files(folder))) found.clear();
+    if (models && (!are_variants(found) || Checkpoint::find_files(folder))) found.clear();
     add(found);
-    if (models && !pipeline) return;
+    if (models) return;
     for (const std::string& name : names.folders) {
       const std::string below = path_in_folder(folder, name);
       const FolderNames inside = names_in(below);
       if (!inside.whole) paths_.push_back(below);
       add(models_in(below, inside, partial()));
     }
-    add_lacks(folder, names);
   }
 
   [[nodiscard]] std::vector<std::string> take() { return std::move(paths_); }
@@ -115,31 +111,20 @@ class Expansion {
   void add(const std::vector<Found>& found) {
     for (const Found& one : found) paths_.push_back(one.path);
   }
-  void add_lacks(const std::string& folder, const FolderNames& names) {
-    if (check_ == nullptr) return;
-    for (const Lack& lack : pipeline_lacks(folder, names))
-      if (check_->lacks.emplace(lack.path, lack).second) paths_.push_back(lack.path);
-  }
-
   FolderCheck* check_;
   std::vector<std::string> paths_;
 };
 
-// Counts the folders below a model, which is no pipeline, that hold models.
+// Counts the folders below a model that hold models.
 void note_below(const std::string& folder, FolderCheck& check) {
   const FolderNames names = names_in(folder);
-  if (!holds_models(names) || std::ranges::binary_search(names.files, std::string(kPipelineIndex))) return;
+  if (!holds_models(names)) return;
   const auto count = std::ranges::count_if(
       names.folders, [&](const std::string& name) { return holds_models(names_in(path_in_folder(folder, name))); });
   if (count > 0) check.below.push_back({folder, static_cast<std::size_t>(count)});
 }
 
 }  // namespace
-
-const Lack* FolderCheck::find(const std::string& path) const {
-  const auto found = lacks.find(path);
-  return found == lacks.end() ? nullptr : &found->second;
-}
 
 void FolderCheck::notice(Console& console) const {
   for (const Below& one : below)
@@ -165,20 +150,6 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths, b
     std::vector<std::string> found = expansion.take();
     if (found.empty()) found.push_back(path);
     expanded.insert(expanded.end(), found.begin(), found.end());
-  }
-  return expanded;
-}
-
-std::vector<std::string> expand_short_models(const std::vector<std::string>& paths, const ParseOptions& parse) {
-  std::vector<std::string> expanded;
-  for (const std::string& path : paths) {
-    Result<std::vector<std::string>> files = std::vector{path};
-    if (path != kStandardInput) {
-      const Result<Checkpoint> whole = Checkpoint::open(path, {.open = {.access = Access::read, .parse = parse}});
-      if (!whole && is_too_short(whole.error())) files = Checkpoint::find_files(path);
-    }
-    if (!files) files = std::vector{path};
-    expanded.insert(expanded.end(), files->begin(), files->end());
   }
   return expanded;
 }

@@ -4,12 +4,10 @@
 #include "command.h"
 #include "console.h"
 #include "folder_names.h"
-#include "pipeline.h"
 
 #include <safetensors/header.h>
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -20,35 +18,27 @@ inline constexpr Option kRecursiveOption = {"-R,--recursive", nullptr,
                                             "look into all folders below, and treat each\n"
                                             "model and file there by itself"};
 
-// What verify and lint say about folders, beside the verdicts of the paths.
+// What verify says about folders, beside the verdicts of the paths.
 struct FolderCheck {
   struct Below {
     std::string folder;
     std::size_t count;  // of folders below it that hold models, and are not in the list
   };
-  std::map<std::string, Lack> lacks;  // of pipelines, by their paths, which are in the list, too
   std::vector<Below> below;
 
-  // Returns the lack of a path, or nullptr.
-  [[nodiscard]] const Lack* find(const std::string& path) const;
   // Writes a notice for each folder of `below`.
   void notice(Console& console) const;
 };
 
 // Replaces each folder by the paths of the models and files in it, sorted. With `recursive`, every folder is replaced,
-// at any depth. Otherwise, these are: a pipeline, which is a folder with model_index.json, or a folder that is no
-// model, with folders below it that are; a folder with variants of one model; and a folder with a model_path().
-// Symlinks to folders are not followed, and hidden names are skipped. A path that gives nothing stays as it is, so that
-// the caller reports its error.
+// at any depth. Otherwise, these are: a folder that is no model, with folders below it that are; a folder with variants
+// of one model; and a folder with a model_path(). Symlinks to folders are not followed, and hidden names are skipped. A
+// path that gives nothing stays as it is, so that the caller reports its error.
 //
 // If `check` is not null, it receives what the list does not show. A model of numbered files is then one path even if
 // some of its files are missing, so that the caller reports them.
 [[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive,
                                                       FolderCheck* check = nullptr);
-
-// Replaces each model of several files by its files if one of them is too short, for --header-only.
-[[nodiscard]] std::vector<std::string> expand_short_models(const std::vector<std::string>& paths,
-                                                           const ParseOptions& parse);
 
 // Replaces each pattern that matches files in different folders by these files, because they are not one model.
 [[nodiscard]] std::vector<std::string> expand_patterns(const std::vector<std::string>& paths);

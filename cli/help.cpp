@@ -1,6 +1,5 @@
 // The list of all subcommands, and the texts of --help, which are made from the table entries.
 #include "command.h"
-#include "other_words.h"
 #include "text/formatted.h"
 
 #include "file/did_you_mean.h"
@@ -12,11 +11,10 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kLook[] = {&kLs, &kInfo, &kHeader, &kCat, &kStats, &kInspect};
-constexpr const Command* kCheck[] = {&kVerify, &kLint, &kHash, &kDiff};
-constexpr const Command* kEdit[] = {&kMeta,  &kSelect,  &kDrop,   &kRename, &kCast, &kMerge,
-                                    &kSplit, &kReshard, &kRepack, &kIndex,  &kClean};
-constexpr const Command* kMore[] = {&kCompletions, &kMan, &kVersion};
+constexpr const Command* kLook[] = {&kLs, &kInfo, &kCat, &kStats, &kPage};
+constexpr const Command* kCheck[] = {&kVerify, &kHash, &kDiff};
+constexpr const Command* kEdit[] = {&kMeta, &kSelect, &kDrop, &kRename, &kCast, &kMerge, &kSplit, &kIndex};
+constexpr const Command* kMore[] = {&kCompletions};
 constexpr CommandGroup kGroups[] = {{"look", kLook}, {"check", kCheck}, {"edit", kEdit}, {"more", kMore}};
 
 // Appends the lines of text. All lines after the first begin with `indent` spaces.
@@ -52,7 +50,7 @@ void append_options(std::string& help, const Command& command) {
 
 const Overview kOverview = {
     .title = "List, check, read and change safetensors files.",
-    .usage = "safetensors COMMAND PATH...",
+    .usage = "safetensors COMMAND PATH...\nsafetensors PATH            (the same as info PATH)",
     .notes = R"('safetensors COMMAND --help' explains a command, with examples. Every command
 takes --json. Data goes to standard output, messages go to standard error.)",
     .exits =
@@ -76,8 +74,6 @@ const Command* find_command(std::string_view name) {
 }
 
 std::string no_command(std::string_view name) {
-  if (const std::string_view hint = hint_of_word(name); !hint.empty())
-    return formatted("no command {} ({})", name, hint);
   file::DidYouMean similar(name);
   for (const CommandGroup& group : kGroups) {
     for (const Command* command : group.commands) {
@@ -85,7 +81,7 @@ std::string no_command(std::string_view name) {
     }
   }
   const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
-  return formatted("no command {}{}", printable(name), hint);
+  return formatted("unknown command {}{}", printable(name), hint);
 }
 
 char option_letter(const Option& option) {

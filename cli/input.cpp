@@ -159,10 +159,6 @@ Result<File> open_file(const std::string& argument, Console& console, const Pars
                .message = formatted("{} files, expected one file{}", files.size(), such_as)};
 }
 
-PipeData data_of(const std::string& argument, bool header_only) {
-  return header_only || argument == kStandardInput ? PipeData::part : PipeData::skip;
-}
-
 std::string shown_path(const std::string& argument) {
   return argument == kStandardInput ? "standard input" : argument;
 }
@@ -235,6 +231,12 @@ std::uint64_t parameters(const TensorInfo& tensor) {
   const std::uint64_t bytes = tensor.nbytes();
   // bytes * 8 / element_bits in two steps, because bytes * 8 could overflow.
   return bytes / element_bits * 8 + bytes % element_bits * 8 / element_bits;
+}
+
+bool is_misaligned(const TensorInfo& tensor) {
+  // C64 is a pair of F32, and F4 and F6 are bytes.
+  const unsigned alignment = tensor.dtype == Dtype::C64 ? 4 : std::max(1u, bits(tensor.dtype) / 8);
+  return tensor.nbytes() != 0 && tensor.file_offset % alignment != 0;
 }
 
 }  // namespace safetensors::cli

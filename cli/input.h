@@ -17,12 +17,6 @@
 
 namespace safetensors::cli {
 
-// The entry of the option --header-only in the tables of ls, info and verify.
-inline constexpr Option kHeaderOnlyOption = {"--header-only", nullptr,
-                                             "accept a file that ends in its data, such as\n"
-                                             "the first bytes of a download. A model with\n"
-                                             "such a file is read file by file"};
-
 // A tensor, and the index of its file in Input::files().
 struct Listed {
   const TensorInfo* info;
@@ -83,9 +77,6 @@ class Input {
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
                                      std::string* refused = nullptr, PipeData data = PipeData::skip);
 
-// Returns how ls, info and header use the data of a path: standard input and, with --header-only, a file may lack data.
-[[nodiscard]] PipeData data_of(const std::string& argument, bool header_only);
-
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);
 // Writes the message of an error of Input::open(), with the path of the file at fault.
@@ -111,5 +102,9 @@ void json_files(Json& json, const Input& input);
 
 // The number of elements, computed from the number of bytes.
 [[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
+
+// Returns whether the elements of a tensor must be copied before they can be used: its offset in the file is not a
+// multiple of the size of an element.
+[[nodiscard]] bool is_misaligned(const TensorInfo& tensor);
 
 }  // namespace safetensors::cli

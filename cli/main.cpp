@@ -1,10 +1,10 @@
 // The command safetensors: finds the subcommand in a table and runs it.
 #include "command.h"
-#include "other_words.h"
 
 #include "os/command/arguments.h"
 #include "os/command/signals.h"
 #include "os/command/standard_streams.h"
+#include "os/file_status.h"
 
 #include <algorithm>
 #include <new>
@@ -18,24 +18,33 @@ bool asks_for_help(std::span<const std::string> arguments) {
   return std::any_of(arguments.begin(), end, [](const std::string& a) { return a == "--help" || a == "-h"; });
 }
 
+// Returns whether a word that is no command is the path of a file or a folder.
+bool is_path(const std::string& word) {
+  os::FileStatus status;
+  if (word.ends_with(".safetensors") || word.find('/') != std::string::npos) return true;
+  return os::status_of_path(word.c_str(), os::Symlinks::follow, status) == 0;
+}
+
 Exit dispatch(const std::vector<std::string>& given, Console& console) {
   if (!given.empty() && given[0] == kCompleteVerb) return run_complete(std::span(given).subspan(1), console);
-  const std::vector<std::string> named = with_command_name(given);
-  const std::span<const std::string> arguments = named;
+  const std::span<const std::string> arguments = given;
   if (arguments.empty()) {
     console.message("which COMMAND?\n\n" + overview().substr(0, overview().size() - 1));
     return Exit::usage;
   }
   const std::string& name = arguments[0];
   const auto rest = arguments.subspan(1);
-  if (name == "--version" || name == "-V") return kVersion.run(rest, console);
+  if (name == "--version" || name == "-V") {
+    console.out(version_text());
+    return Exit::good;
+  }
   if (name == "--help" || name == "-h" || (name == "help" && rest.empty())) {
     console.out(overview());
     return Exit::good;
   }
-  const std::string wanted =
-      name == "help" ? with_command_name(std::vector<std::string>(rest.begin(), rest.end()))[0] : name;
+  const std::string& wanted = name == "help" ? rest[0] : name;
   const Command* command = find_command(wanted);
+  if (command == nullptr && is_path(name)) return kInfo.run(arguments, console);
   if (command == nullptr) {
     console.message(no_command(wanted) + "\nTry 'safetensors --help'.");
     return Exit::usage;

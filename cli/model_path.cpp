@@ -5,7 +5,6 @@
 #include "folder_names.h"
 #include "folders.h"
 #include "numbered_files.h"
-#include "pipeline.h"
 #include "standard_input.h"
 #include "text/formatted.h"
 
@@ -90,8 +89,7 @@ std::string without_models(const std::string& folder, const FolderNames& names) 
   if (!cached.empty()) return choices("a cache of models", below(folder, cached));
   const std::vector<std::string> models = expand_folders({folder}, false);
   if (models.size() == 1 && models.front() == folder) return {};
-  const bool pipeline = std::ranges::binary_search(names.files, std::string(kPipelineIndex));
-  return choices(pipeline ? "a pipeline of several models" : "a folder of models in folders", models);
+  return choices("a folder of models in folders", models);
 }
 
 std::string several_files(const std::string& folder, const FolderNames& names) {
@@ -130,7 +128,7 @@ Error explain_folder(Error error, const std::string& argument) {
   const bool files = error.code == Errc::ambiguous_checkpoint && std::ranges::none_of(names.files, is_index_name);
   // Variants of one model have the same tensors.
   if (text.empty() && files && expand_folders({argument}, false) == std::vector{argument})
-    error.message += formatted(" (all as one model: '{}' in quotes, or make an index: safetensors index make)",
+    error.message += formatted(" (all as one model: '{}' in quotes, or make an index: safetensors index)",
                                printable(path_in_folder(argument, "*.safetensors")));
   return error;
 }

@@ -66,12 +66,6 @@ std::string layers_text(const std::vector<const TensorInfo*>& tensors) {
   return *first == last ? formatted("found layer {}", last) : formatted("found layers {} to {}", *first, last);
 }
 
-std::string largest_text(const std::vector<const TensorInfo*>& tensors) {
-  std::uint64_t largest = 0;
-  for (const TensorInfo* tensor : tensors) largest = std::max(largest, tensor->nbytes());
-  return formatted("the largest has {}", size_text(largest));
-}
-
 std::string with_commas(const std::vector<std::string>& lists) {
   std::string text;
   for (const std::string& list : lists) (text += text.empty() ? "" : ",") += list;
@@ -84,7 +78,6 @@ void Selection::bind(Arguments& arguments) {
   arguments.values("match", match_);
   arguments.values("exclude", exclude_);
   arguments.values("dtype", dtype_texts_);
-  arguments.value("min-size", min_size_text_);
   arguments.values("layers", layer_texts_);
 }
 
@@ -94,11 +87,6 @@ std::optional<std::string> Selection::take() {
     const std::optional<Dtype> dtype = dtype_named(part);
     if (!dtype) return unknown_dtype(part);
     dtypes_.push_back(*dtype);
-  }
-  if (min_size_text_) {
-    const auto size = parse_size(*min_size_text_);
-    if (!size) return "--min-size is a size, such as 4096, 10MB or 1MiB";
-    min_size_ = *size;
   }
   for (const std::string_view part : list_parts(layer_texts_)) {
     const std::size_t dash = part.find('-');
@@ -112,12 +100,11 @@ std::optional<std::string> Selection::take() {
 }
 
 bool Selection::chooses() const {
-  return !match_.empty() || !dtype_texts_.empty() || min_size_text_ || !layer_texts_.empty();
+  return !match_.empty() || !dtype_texts_.empty() || !layer_texts_.empty();
 }
 
 bool Selection::selects(const TensorInfo& tensor) const {
-  return selects_name(tensor.name) && selects_dtype(tensor.dtype) && tensor.nbytes() >= min_size_ &&
-         selects_layer(tensor.name);
+  return selects_name(tensor.name) && selects_dtype(tensor.dtype) && selects_layer(tensor.name);
 }
 
 bool Selection::selects_name(std::string_view name) const {
@@ -167,9 +154,6 @@ std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::stri
   const std::vector<const TensorInfo*> named = tensors;
   std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_dtype(one->dtype); });
   if (tensors.empty()) return text("--dtype", with_commas(dtype_texts_), "found " + dtypes_text(named));
-  if (std::ranges::none_of(tensors, [&](const TensorInfo* one) { return one->nbytes() >= min_size_; }))
-    return text("--min-size", printable(*min_size_text_), largest_text(tensors));
-  std::erase_if(tensors, [&](const TensorInfo* one) { return one->nbytes() < min_size_; });
   return text("--layers", with_commas(layer_texts_), layers_text(tensors));
 }
 

@@ -1,4 +1,4 @@
-// The options that choose tensors: --match, --exclude, --dtype, --min-size and --layers. All verbs have the same ones.
+// The options that choose tensors: --match, --exclude, --dtype and --layers. All verbs have the same ones.
 // A tensor is chosen if each given option chooses it.
 #pragma once
 
@@ -29,7 +29,6 @@ inline constexpr Option kExcludeOption = {"--exclude", "GLOB",
                                           nullptr, Values::pattern};
 inline constexpr Option kDtypeOption = {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr,
                                         Values::dtypes};
-inline constexpr Option kMinSizeOption = {"--min-size", "SIZE", "tensors of at least SIZE: 4096, 10MB or 1MiB"};
 inline constexpr Option kLayersOption = {"--layers", "LIST",
                                          "tensors of these layers: 0-3,7. The layer is the\n"
                                          "first part of a name between dots that has only\n"
@@ -68,10 +67,8 @@ class Selection {
   std::vector<std::string> match_;
   std::vector<std::string> exclude_;
   std::vector<std::string> dtype_texts_;
-  std::optional<std::string> min_size_text_;
   std::vector<std::string> layer_texts_;
   std::vector<Dtype> dtypes_;
-  std::uint64_t min_size_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> layers_;  // first and last of each range
 };
 

@@ -114,7 +114,7 @@ endif()
 
 if(TARGET safetensors_cli)
   install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
-  safetensors_install_shell_files(${CMAKE_INSTALL_DATAROOTDIR} ${CMAKE_INSTALL_MANDIR} ${safetensors_component})
+  safetensors_install_shell_files(${CMAKE_INSTALL_DATAROOTDIR} ${safetensors_component})
 endif()
 
 # CMAKE_INSTALL_DOCDIR has the name of the project at the top.

@@ -1,7 +1,7 @@
-# The completions of shells and the manual pages, which the command prints.
+# The completions of shells, which the command prints.
 #
-# safetensors_make_shell_files() runs the command after it is linked. safetensors_install_shell_files(SHARE MAN RULES...)
-# installs the files below the folders SHARE and MAN. As a script (cmake -P), this file makes them:
+# safetensors_make_shell_files() runs the command after it is linked. safetensors_install_shell_files(SHARE RULES...)
+# installs the files below the folder SHARE. As a script (cmake -P), this file makes them:
 # PROGRAM is the command, DIRECTORY the folder for the files.
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   function(print_to variable)
@@ -13,27 +13,18 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
     set(${variable} "${output}" PARENT_SCOPE)
   endfunction()
 
-  # A page of a command that is gone must not stay.
   file(REMOVE_RECURSE ${DIRECTORY})
   foreach(file IN ITEMS bash/safetensors zsh/_safetensors fish/safetensors.fish)
     get_filename_component(shell ${file} DIRECTORY)
     print_to(script completions ${shell})
     file(WRITE ${DIRECTORY}/${file} "${script}")
   endforeach()
-  print_to(document man --json)
-  string(JSON count LENGTH "${document}" pages)
-  math(EXPR last "${count} - 1")
-  foreach(i RANGE ${last})
-    string(JSON name GET "${document}" pages ${i} name)
-    string(JSON text GET "${document}" pages ${i} text)
-    file(WRITE ${DIRECTORY}/man1/${name} "${text}")
-  endforeach()
   return()
 endif()
 
 function(safetensors_make_shell_files)
   if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
-    message(STATUS "The completions and the manual pages are left out: the command cannot run on this machine. "
+    message(STATUS "The completions are left out: the command cannot run on this machine. "
                    "Set CMAKE_CROSSCOMPILING_EMULATOR, or use those of another machine")
     return()
   endif()
@@ -45,12 +36,11 @@ function(safetensors_make_shell_files)
       "-DDIRECTORY=${directory}" -P ${PROJECT_SOURCE_DIR}/cmake/shell_files.cmake)
 endfunction()
 
-function(safetensors_install_shell_files share man)
+function(safetensors_install_shell_files share)
   get_property(directory TARGET safetensors_cli PROPERTY safetensors_shell_files)
   if(directory)
     install(FILES ${directory}/bash/safetensors DESTINATION ${share}/bash-completion/completions ${ARGN})
     install(FILES ${directory}/zsh/_safetensors DESTINATION ${share}/zsh/site-functions ${ARGN})
     install(FILES ${directory}/fish/safetensors.fish DESTINATION ${share}/fish/vendor_completions.d ${ARGN})
-    install(DIRECTORY ${directory}/man1 DESTINATION ${man} ${ARGN})
   endif()
 endfunction()

@@ -1,7 +1,6 @@
 // The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
 #include "arguments.h"
 #include "command.h"
-#include "diff_lora.h"
 #include "diff_tables.h"
 #include "input.h"
 #include "interrupt.h"
@@ -45,7 +44,6 @@ constexpr Option kDiffTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     {"-s,--sort", "KEY",
      "name       natural order, layer.2 before layer.10\n"
@@ -55,10 +53,6 @@ constexpr Option kDiffTable[] = {
      "name|max-error|differing"},
     {"--top", "N", "show only the first N lines of the table"},
     {"--by-layer", nullptr, "one line per layer: the layers that changed"},
-    {"--lora", nullptr,
-     "B is a low-rank adapter for A: show how much each pair\n"
-     "of matrices changes its tensor. The exit code is 1, as\n"
-     "for other differences"},
     {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
     {"-b,--brief", nullptr, "print only the last line"},
     kJsonOption,
@@ -69,19 +63,12 @@ constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the
 A or B only. FIRST is the index of the first element that differs. With
 --by-layer, a line is for all tensors whose names begin alike up to the first
 number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
-of the tensors that differ.
-
-With --lora, CHANGE is the Frobenius norm of SCALE x B x A, and RELATIVE this
-norm divided by that of the tensor. SCALE is alpha / RANK, or alpha / sqrt(RANK)
-with use_rslora. The alpha comes from the adapter, or from lora_alpha and
-alpha_pattern of adapter_config.json beside it, else SCALE is 1. Names are those
-of PEFT, diffusers and kohya. --sort max-error puts the largest RELATIVE first.)";
+of the tensors that differ.)";
 
 constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",
     "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
     "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
-    "safetensors diff llama-7b/ adapter.safetensors --lora --sort max-error",
     "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
 };
 
@@ -93,7 +80,6 @@ struct DiffRequest {
   Selection selection;
   DiffView view;
   bool by_layer = false;
-  bool lora = false;
   bool exit_zero = false;
   bool brief = false;
   bool json = false;
@@ -259,37 +245,14 @@ void print_table(Console& console, const DiffRequest& request, const DiffResult&
   print_layers(console, result.tensors, names, request.view);
 }
 
-Exit compare_lora(const DiffRequest& request, const Input& first, const Input& second, Console& console) {
-  const Interrupt interrupt;
-  Result<LoraDiff> found = diff_lora(first, second, request.paths[1], request.selection, console);
-  if (!found && Interrupt::caught()) return Exit::good;
-  if (!found) return fail(request, request.paths[1], found.error(), console);
-  sort_pairs(found->pairs, request.view.sort);
-  if (request.json) {
-    Json json(console, "diff");
-    json.field("first", request.paths[0]).field("second", request.paths[1]);
-    json_lora(json, *found);
-    json.finish();
-  } else {
-    print_lora(console, *found, request.view, request.brief);
-  }
-  if (!request.selection.empty() && found->pairs.empty()) {
-    const std::optional<Error> none = nothing_chosen(request.selection, first);
-    console.message(none ? none->message : "no adapter of B is for a selected tensor");
-    return Exit::negative;
-  }
-  return request.exit_zero ? Exit::good : Exit::negative;
-}
-
 Exit compare(DiffRequest& request, Console& console) {
   if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
     return console.usage("diff", "only one of A and B can be standard input");
-  const PipeData data = request.options.values || request.lora ? PipeData::keep : PipeData::skip;
+  const PipeData data = request.options.values ? PipeData::keep : PipeData::skip;
   const Result<Input> first = Input::open(request.paths[0], console, {}, data);
   if (!first) return fail(request, request.paths[0], first.error(), console);
   const Result<Input> second = Input::open(request.paths[1], console, {}, data);
   if (!second) return fail(request, request.paths[1], second.error(), console);
-  if (request.lora) return compare_lora(request, *first, *second, console);
   if (request.map) {
     Status status = read_name_map(*request.map, request.names);
     if (status) status = check_name_map(*first, request.paths[0], *request.map, request.names);
@@ -331,7 +294,7 @@ Exit compare(DiffRequest& request, Console& console) {
 }
 
 // Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request, Console& console) {
+std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request) {
   std::optional<std::string> rtol;
   std::optional<std::string> atol;
   std::optional<std::string> ulps;
@@ -349,19 +312,16 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
   arguments.value("sort", sort);
   arguments.value("top", top);
   arguments.flag("by-layer", request.by_layer);
-  arguments.flag("lora", request.lora);
   arguments.flag("exit-zero", request.exit_zero);
   arguments.flag("brief", request.brief);
   arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given, console)) return wrong;
+  if (auto wrong = arguments.parse(given)) return wrong;
   if (auto wrong = request.selection.take()) return wrong;
   if (request.paths.size() != 2) return "takes two paths, A and B";
   if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
   if (request.brief && request.json) return "--brief does not go with --json";
   if ((top || request.by_layer) && (request.json || request.brief))
     return "--top and --by-layer do not go with --json and --brief";
-  if (request.lora && (no_values || rtol || atol || ulps || request.map || request.by_layer || sort == "differing"))
-    return "--lora goes with --sort name or max-error, --top, --brief, --json, --exit-zero and selections";
   if (top) request.view.top = parse_number(*top);
   if (top && !request.view.top) return "--top is a number, such as 10";
   request.view.sort = sort.value_or("");
@@ -381,7 +341,7 @@ std::optional<std::string> parse(std::span<const std::string> given, DiffRequest
 
 Exit run_diff(std::span<const std::string> given, Console& console) {
   DiffRequest request;
-  if (const auto wrong = parse(given, request, console)) return console.usage("diff", *wrong);
+  if (const auto wrong = parse(given, request)) return console.usage("diff", *wrong);
   return compare(request, console);
 }
 
@@ -393,12 +353,10 @@ const Command kDiff = {
     .title = "Show how two files or models differ.",
     .usage =
         "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [--dtype LIST] [--layers LIST]\n"
         "                 [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
         "                 [--map FILE] [--sort KEY] [--top N]\n"
-        "                 [--by-layer | --brief] [--exit-zero] [--json]\n"
-        "safetensors diff MODEL ADAPTER --lora [--sort KEY] [--top N]\n"
-        "                 [--brief] [--exit-zero] [--json]",
+        "                 [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
     .details = kDiffDetails,

@@ -42,7 +42,6 @@ constexpr Option kHashTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     {"--format", "FORMAT",
      "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
@@ -291,7 +290,7 @@ std::optional<std::string> check_choices(HashRequest& request, const std::string
 }
 
 // Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request, Console& console) {
+std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request) {
   std::optional<std::string> algorithm;
   std::optional<std::string> part;
   std::optional<std::string> format;
@@ -309,7 +308,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("recursive", request.recursive);
   arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given, console)) return wrong;
+  if (auto wrong = arguments.parse(given)) return wrong;
   if (auto wrong = request.selection.take()) return wrong;
   if (request.paths.empty()) return "which PATH?";
   if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
@@ -329,7 +328,7 @@ std::optional<std::string> parse(std::span<const std::string> given, HashRequest
 
 Exit run_hash(std::span<const std::string> given, Console& console) {
   HashRequest request;
-  if (const auto wrong = parse(given, request, console)) return console.usage("hash", *wrong);
+  if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
   // BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends
   // the lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
   os::end_on_bus_error("safetensors hash: a file became shorter while it was read\n", static_cast<int>(Exit::system));
@@ -366,7 +365,7 @@ const Command kHash = {
         "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
         "                 [--recursive] [--json]\n"
         "safetensors hash PATH... --of tensors [--match GLOB]...\n"
-        "                 [--exclude GLOB]... [--dtype LIST] [--min-size SIZE]\n"
+        "                 [--exclude GLOB]... [--dtype LIST]\n"
         "                 [--layers LIST]\n"
         "                 [--algorithm NAME] [--json]\n"
         "safetensors hash PATH --manifest [--algorithm NAME] [--chunk-bytes N]\n"

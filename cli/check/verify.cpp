@@ -19,6 +19,7 @@
 #include "verify_manifest.h"
 #include "verify_set.h"
 
+#include <safetensors/clean.h>
 #include <safetensors/stats.h>
 
 #include "base/glob.h"
@@ -37,17 +38,16 @@ with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
 are no rules for the data, so it is read only with --forbid, --manifest and
---cache. With --header-only, a file may end in its data, and the verdict is
-about its header.
+--cache.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
-tensors in two files, the tensors and files that the index does not have, and a
-wrong total_size. These are not errors. An incomplete download gets lines that
-name the lost files and the number of missing bytes: also one without an index,
-if its files are called STEM-00001-of-00006.safetensors. In a pipeline, each
-component that model_index.json lists must have weights. A notice counts the
-folders below a model that are not checked without -R.)";
+tensors in two files, the tensors and files that the index does not have, a
+wrong total_size, tensors that are not aligned, and temporary files of killed
+writers. These are not errors. An incomplete download gets lines that name the
+lost files and the number of missing bytes: also one without an index, if its
+files are called STEM-00001-of-00006.safetensors. A notice counts the folders
+below a model that are not checked without -R.)";
 
 constexpr Option kVerifyTable[] = {
     {"--manifest", "FILE",
@@ -67,11 +67,10 @@ constexpr Option kVerifyTable[] = {
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
-    kHeaderOnlyOption,
     {"--forbid", "LIST",
      "also read the values, and fail if one of\n"
      "them is in LIST: nan, inf, or nan,inf",
-     "nan|inf|nan,inf", Values::any, nullptr, "--values"},
+     "nan|inf|nan,inf"},
     {"--json", nullptr,
      "one JSON document, schema\n"
      "safetensors.verify/1"},
@@ -82,7 +81,6 @@ constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --forbid nan,inf",
-    "head -c 10000000 model.safetensors | safetensors verify --header-only -",
     "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
     "safetensors verify ~/.cache/huggingface/hub/models--gpt2 --cache",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
@@ -93,25 +91,23 @@ struct VerifyOptions {
   std::optional<GivenManifest> manifest = std::nullopt;
   bool cache = false;
   bool quiet = false;
-  bool header_only = false;
   bool nan = false;  // --forbid
   bool inf = false;
 };
 
-// A file that was opened, and the data that it lacks.
-struct Opened {
-  Result<File> file;
-  std::optional<MissingData> missing = std::nullopt;
-};
+std::uint64_t misaligned_tensors(const File& file) {
+  std::uint64_t count = 0;
+  for (const Tensor& tensor : file.tensors()) count += is_misaligned(tensor.info()) ? 1 : 0;
+  return count;
+}
 
-void print_verdict_json(Json& json, const std::string& path, const Opened& opened) {
-  const Result<File>& file = opened.file;
+void print_verdict_json(Json& json, const std::string& path, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});
     json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
     json.field("nbytes", header.data_bytes());
-    if (opened.missing) json.field("missing_bytes", opened.missing->missing);
+    json.field("misaligned_tensors", misaligned_tensors(*file));
     json_tolerated(json, header);
   } else if (exit_of(file.error()) == Exit::system) {
     json_input_error(json.key("valid").null(), path, file.error());
@@ -120,19 +116,17 @@ void print_verdict_json(Json& json, const std::string& path, const Opened& opene
   }
 }
 
-void print_verdict(Console& console, const std::string& path, const Opened& opened, bool quiet) {
-  const Result<File>& file = opened.file;
+void print_verdict(Console& console, const std::string& path, const Result<File>& file, bool quiet) {
   if (!file) return print_invalid(console, path, file.error());
   const Header& header = file->header();
   if (quiet) return;
   const Tolerated tolerated = header.tolerated();
   const std::string accepted = tolerated.any() ? formatted(", accepted {}", to_string(tolerated)) : std::string();
-  const std::string missing = opened.missing
-                                  ? formatted(", {} of {} of the data are missing", grouped(opened.missing->missing),
-                                              counted(opened.missing->total, "byte"))
-                                  : std::string();
-  console.out(formatted("{}: {}, {}, {}{}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
-                        counted(header.file_bytes(), "byte"), accepted, missing));
+  console.out(formatted("{}: {}, {}, {}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
+                        counted(header.file_bytes(), "byte"), accepted));
+  if (const std::uint64_t misaligned = misaligned_tensors(*file); misaligned != 0)
+    console.out(formatted("{}: note: {} not aligned to the size of an element\n", printable(path),
+                          misaligned == 1 ? "1 tensor is" : grouped(misaligned) + " tensors are"));
 }
 
 // "2 NaN, 1 infinity", without the kinds that are allowed.
@@ -178,14 +172,13 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   return found->empty() ? Exit::good : Exit::negative;
 }
 
-Exit verify_file(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
+Exit verify_file(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
                  Json* json) {
-  const Result<File>& file = opened.file;
   if (json != nullptr) {
-    print_verdict_json(*json, path, opened);
+    print_verdict_json(*json, path, file);
     if (!file && exit_of(file.error()) == Exit::system) input_error(path, file.error(), console);
   } else {
-    print_verdict(console, shown_path(path), opened, options.quiet);
+    print_verdict(console, shown_path(path), file, options.quiet);
   }
   if (!file) return exit_of(file.error());
   return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
@@ -199,20 +192,27 @@ std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vect
   return paths;
 }
 
-// What a pipeline lacks: no file is opened.
-Exit verify_lack(const Lack& lack, const VerifyOptions& options, Console& console, Json* json) {
-  const bool bad = lack.kind != Lack::Kind::note;
-  const bool missing = lack.kind == Lack::Kind::missing;
-  if (json != nullptr && bad) {
-    const Errc code = missing ? Errc::not_found : Errc::invalid_argument;
-    json_input_error(json->field("valid", false), lack.path, {.code = code, .path = {}, .message = lack.text});
-  } else if (json != nullptr) {
-    json->key("valid").null().field("note", lack.text);
-  } else if (bad || !options.quiet) {
-    const std::string word = bad ? console.red(missing ? "incomplete" : "invalid") : "note";
-    console.out(formatted("{}: {}: {}\n", printable(lack.path), word, lack.text));
+// Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file there removes them.
+void note_leftovers(const std::string& path, bool quiet, Console& console, Json* json) {
+  std::error_code unknown;
+  const std::filesystem::path folder = std::filesystem::is_directory(path, unknown)
+                                           ? std::filesystem::path(path)
+                                           : std::filesystem::path(path).parent_path();
+  const Result<std::vector<Temporary>> found =
+      clean_directory(folder.empty() ? std::string(".") : folder.string(), {.dry_run = true});
+  std::vector<std::string> left;
+  if (found) {
+    for (const Temporary& temporary : *found)
+      if (temporary.state == TemporaryState::stale) left.push_back(temporary.path);
   }
-  return bad ? Exit::negative : Exit::good;
+  if (json != nullptr) {
+    json->key("leftovers").open('[');
+    for (const std::string& name : left) json->string(name);
+    json->close(']').line();
+  } else if (!quiet) {
+    for (const std::string& name : left)
+      console.out(formatted("{}: note: left by a killed writer; the next command that replaces a file there removes it\n", printable(name)));
+  }
 }
 
 // Checks a model of several files: prints a verdict per file, then one for the set, then those of the manifest and the
@@ -233,7 +233,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (json != nullptr) json->line().open('{').field("path", paths[i]);
     const Result<File> file = set ? set->files()[i] : File::open(paths[i], options.open);
-    const Exit code = verify_file(paths[i], {file}, options, console, json);
+    const Exit code = verify_file(paths[i], file, options, console, json);
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
     if (file && !set) opened.push_back({paths[i], file->header()});
@@ -248,6 +248,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   download.print(console, json);
   Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
   if (options.cache) differs = worse(differs, cache.print(options.quiet, console, json));
+  note_leftovers(paths.empty() ? path : paths[0], options.quiet, console, json);
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
   } else if (json != nullptr) {
@@ -266,41 +267,31 @@ void show_lack(const std::string& path, const Error& error, const VerifyOptions&
 }
 
 // One file, or a path that leads to no file.
-Exit verify_one(const std::string& path, const Opened& opened, const VerifyOptions& options, Console& console,
+Exit verify_one(const std::string& path, const Result<File>& file, const VerifyOptions& options, Console& console,
                 Json* json) {
-  Exit code = verify_file(path, opened, options, console, json);
+  Exit code = verify_file(path, file, options, console, json);
   std::error_code unknown;
   if (options.cache && !std::filesystem::is_directory(path, unknown)) {
     CacheComparison cache;
-    cache.add(path, opened.file, console);
+    cache.add(path, file, console);
     code = worse(code, cache.print(options.quiet, console, json));
   }
-  if (!opened.file) show_lack(path, opened.file.error(), options, console, json);
+  if (!file) show_lack(path, file.error(), options, console, json);
   if (!options.manifest) return code;
   ManifestComparison manifest(*options.manifest, {&path, 1});
-  manifest.add(path, opened.file, console);
+  manifest.add(path, file, console);
   return worse(code, manifest.print(false, options.quiet, console, json));
-}
-
-Opened open_one(const std::string& path, const VerifyOptions& options) {
-  Opened opened{File::open(path, options.open)};
-  if (!opened.file && options.header_only && is_too_short(opened.file.error()))
-    opened.file = open_part(path, options.open.parse, opened.missing);
-  return opened;
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
   if (path == kStandardInput) {
     const PipeData data = options.nan || options.inf ? PipeData::keep : PipeData::skip;
-    std::optional<MissingData> missing;
-    const Result<File> file =
-        open_standard_input(options.open, data, nullptr, options.header_only ? &missing : nullptr);
-    return verify_file(path, {file, missing}, options, console, json);
+    return verify_file(path, open_standard_input(options.open, data), options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return verify_one(path, {explain_folder(files.error(), path)}, options, console, json);
+  if (!files) return verify_one(path, explain_folder(files.error(), path), options, console, json);
   if (files->size() == 1 && files->front() == path)
-    return verify_one(path, open_one(path, options), options, console, json);
+    return verify_one(path, File::open(path, options.open), options, console, json);
   return verify_files(path, *files, options, console, json);
 }
 
@@ -332,16 +323,12 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
-  arguments.flag("header-only", options.header_only);
   arguments.value("forbid", values);
   arguments.flag("json", as_json);
   arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("verify", *wrong);
+  if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
   if (paths.empty()) return console.usage("verify", "which PATH?");
   if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
-  if (options.header_only && (values || manifest || options.cache)) {
-    return console.usage("verify", "--header-only reads no data: it does not go with --forbid, --manifest and --cache");
-  }
   if (max_header) {
     const auto number = parse_size(*max_header);
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
@@ -379,10 +366,8 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   } else {
     paths = expand_folders(expand_patterns(paths), recursive, &check);
   }
-  if (options.header_only) paths = expand_short_models(paths, options.open.parse);
   const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
-    const Lack* const lack = check.find(path);
-    return lack != nullptr ? verify_lack(*lack, options, console, json) : verify_path(path, options, console, json);
+    return verify_path(path, options, console, json);
   });
   check.notice(console);
   return code;
@@ -397,8 +382,7 @@ const Command kVerify = {
     .usage =
         "safetensors verify PATH... [--manifest FILE] [--cache] [--forbid LIST]\n"
         "                   [--quiet] [--allow-leading-whitespace] [--accept LIST]\n"
-        "                   [--max-header-bytes N] [--header-only]\n"
-        "                   [--recursive] [--json]",
+        "                   [--max-header-bytes N] [--recursive] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,

@@ -7,8 +7,6 @@
 #include "text/size.h"
 #include "text/table.h"
 
-#include <safetensors/recognize.h>
-
 #include "format/dtype/cast.h"
 
 #include <algorithm>
@@ -40,12 +38,11 @@ constexpr Option kCastTable[] = {
     kMatchOption,
     kExcludeOption,
     {kDtypeOption.names, kDtypeOption.value, kDtypeOption.text, nullptr, Values::dtypes, "--from"},
-    kMinSizeOption,
     kLayersOption,
     kOutputOption,
     kShardSizeOption,
     kStemOption,
-    kWithFilesOption,
+    kWeightsOnlyOption,
     kMetadataOption,
     kDurabilityOption,
     kForceOption,
@@ -114,25 +111,6 @@ struct Casting {
   }
 };
 
-// Says that a cast of quantized weights is no dequantization. Only names such as those of scales lead to a closer look.
-void notice_quantized(Console& console, const Input& input, const std::vector<RewriteTensor>& tensors) {
-  constexpr std::string_view kSigns[] = {"scale", "qweight", "absmax", "SCB"};
-  const bool signs = std::ranges::any_of(tensors, [&](const RewriteTensor& one) {
-    return std::ranges::any_of(kSigns,
-                               [&](std::string_view sign) { return one.tensor.name().find(sign) != sign.npos; });
-  });
-  if (!signs) return;
-  const Checkpoint& checkpoint = *input.checkpoint();
-  const Result<Recognition> found = recognize(checkpoint.tensors(), checkpoint.metadata());
-  if (!found) return;
-  for (const ModelFinding& finding : found->findings) {
-    if (finding.trait == ModelTrait::lora || finding.trait == ModelTrait::tied) continue;
-    return console.message(
-        formatted("notice: the model is quantized ({}): the stored numbers are cast, and no scale is applied to them",
-                  to_string(finding.trait)));
-  }
-}
-
 void print_casts(Console& console, const RewriteReport& report) {
   using Align = Table::Align;
   Table table({{"NAME", Align::left, Table::Narrow::name},
@@ -184,16 +162,14 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
   request.bind(arguments, kCast);
   arguments.value("to", to);
   casting.selection.bind(arguments);
-  auto wrong = arguments.parse(given, console);
+  auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = casting.parse(to);
   if (wrong) return console.usage("cast", *wrong);
-  request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {
-    Status status = casting.change(tensors);
+  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) {
+    const Status status = casting.change(tensors);
     if (status && !casting.changes(tensors)) {
       console.message("notice: no tensor is cast, so OUT will be a copy of IN");
-    } else if (status) {
-      notice_quantized(console, input, tensors);
     }
     return status;
   };
@@ -214,7 +190,7 @@ const Command kCast = {
     .title = "Write a new file or model whose floats or integers have another dtype.",
     .usage =
         "safetensors cast IN OUT --to DTYPE [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [--dtype LIST] [--layers LIST]\n"
         "                 [OPTIONS]",
     .description = kCastDescription,
     .options = kCastTable,

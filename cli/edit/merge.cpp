@@ -1,7 +1,10 @@
-// The subcommands merge, split and reshard: the same tensors in one file or in several.
+// The subcommands merge and split: the same tensors in one file or in several.
 #include "rewrite_request.h"
 
 #include "command.h"
+
+#include <filesystem>
+#include <system_error>
 
 namespace safetensors::cli {
 namespace {
@@ -17,7 +20,8 @@ they are in the order of the files. So merge after split gives the same bytes
 for a file that this library wrote.)";
 
 constexpr const char kSplitDescription[] =
-    R"(OUT is a folder for the files STEM-00001-of-0000N.safetensors and their index,
+    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
+OUT is a folder for the files STEM-00001-of-0000N.safetensors and their index,
 STEM.safetensors.index.json. The tensors are split exactly as huggingface_hub
 does: in their order, and a tensor that is larger than SIZE gets a file of its
 own. If one file is enough, it is STEM.safetensors, without an index.)";
@@ -32,23 +36,8 @@ constexpr Option kSplitTable[] = {
      "5,368,709,120",
      nullptr, Values::any, "--size"},
     kOutputOption,
-    {"--name", "STEM", "the beginning of the names of the files (default\nmodel)"},
-    kWithFilesOption,
-    kMetadataOption,
-    kDurabilityOption,
-    {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
-    kDryRunOption,
-    kJsonOption,
-};
-constexpr Option kReshardTable[] = {
-    {"--max-shard-size", "SIZE",
-     "maximum size of the tensors in one file (default\n"
-     "5GB): 5GB is 5,000,000,000 bytes, 5GiB is\n"
-     "5,368,709,120",
-     nullptr, Values::any, "--size"},
-    kOutputOption,
-    {"--name", "STEM", "the beginning of the names of the files (default:\nthat of IN)"},
-    kWithFilesOption,
+    {"--name", "STEM", "the beginning of the names of the files (default\nmodel, or that of a model of several files)"},
+    kWeightsOnlyOption,
     kMetadataOption,
     kDurabilityOption,
     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
@@ -62,12 +51,8 @@ constexpr const char* kMergeExamples[] = {
 };
 constexpr const char* kSplitExamples[] = {
     "safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB",
+    "safetensors split llama-7b/ llama-7b/ --max-shard-size 10GB --force",
 };
-constexpr const char* kReshardExamples[] = {
-    "safetensors reshard llama-7b/ llama-small/ --max-shard-size 2GB --with-files",
-    "safetensors reshard llama-7b/ llama-7b/ --max-shard-size 10GB --force",
-};
-
 constexpr const char kMergeExits[] =
     "0 written; 1 a file is invalid, two tensors have one name, or OUT\n"
     "exists; 2 usage; 3 a file cannot be read or written";
@@ -77,31 +62,26 @@ Exit run_merge(std::span<const std::string> given, Console& console) {
   request.kind = OutputKind::file;
   Arguments arguments(kMerge);
   request.bind(arguments, kMerge);
-  auto wrong = arguments.parse(given, console);
+  auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(kAnyNumber);
   if (wrong) return console.usage("merge", *wrong);
   return request.run(console);
 }
 
-Exit run_shards(const Command& command, bool keeps_stem, std::span<const std::string> given, Console& console) {
+Exit run_split(std::span<const std::string> given, Console& console) {
   RewriteRequest request;
   request.kind = OutputKind::folder;
-  Arguments arguments(command);
-  request.bind(arguments, command);
-  auto wrong = arguments.parse(given, console);
+  Arguments arguments(kSplit);
+  request.bind(arguments, kSplit);
+  auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1);
-  if (wrong) return console.usage(command.name, *wrong);
+  if (wrong) return console.usage("split", *wrong);
   if (!request.options.max_shard_size) request.options.max_shard_size = kDefaultShardSize;
-  if (!request.options.stem && !keeps_stem) request.options.stem = "model";
+  // A model of several files keeps its names.
+  std::error_code unknown;
+  if (!request.options.stem && std::filesystem::is_regular_file(request.inputs[0], unknown))
+    request.options.stem = "model";
   return request.run(console);
-}
-
-Exit run_split(std::span<const std::string> given, Console& console) {
-  return run_shards(kSplit, false, given, console);
-}
-
-Exit run_reshard(std::span<const std::string> given, Console& console) {
-  return run_shards(kReshard, true, given, console);
 }
 
 }  // namespace
@@ -120,26 +100,14 @@ const Command kMerge = {
 
 const Command kSplit = {
     .name = "split",
-    .summary = "split a file into files and an index",
-    .title = "Split a file into several files and their index.",
+    .summary = "split a file or a model into files and an index",
+    .title = "Split a file or a model into several files and their index.",
     .usage = "safetensors split IN OUT [--max-shard-size SIZE] [OPTIONS]",
     .description = kSplitDescription,
     .options = kSplitTable,
     .examples = kSplitExamples,
     .exits = kMergeExits,
     .run = run_split,
-};
-
-const Command kReshard = {
-    .name = "reshard",
-    .summary = "split a model into files of another size",
-    .title = "Split a model of several files into files of another size.",
-    .usage = "safetensors reshard IN OUT [--max-shard-size SIZE] [OPTIONS]",
-    .description = kSplitDescription,
-    .options = kReshardTable,
-    .examples = kReshardExamples,
-    .exits = kMergeExits,
-    .run = run_reshard,
 };
 
 }  // namespace safetensors::cli

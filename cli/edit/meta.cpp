@@ -157,7 +157,7 @@ Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
   arguments.flag("in-place", edit.options.in_place);
   arguments.value("slack", slack);
   arguments.value("durability", durability);
-  if (const auto wrong = arguments.parse(arguments_given, console)) return console.usage("meta", *wrong);
+  if (const auto wrong = arguments.parse(arguments_given)) return console.usage("meta", *wrong);
   const std::string action = given.empty() ? "" : given[0];
   const bool edits = action == "set" || action == "rm";
   if (!edits && (edit.dry_run || edit.options.in_place || slack || durability)) {

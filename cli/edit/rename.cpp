@@ -17,13 +17,12 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together.
 
 Each EXPRESSION is applied to each name, one after the other, as sed -E does:
-s/RE/TEXT/, where RE is an extended regular expression of POSIX, without
-back-references, \< and \>. In TEXT, & or \0 is the whole match, and \1 to \9
-are the groups; \& and \\ are the characters themselves, and other letters after
-a backslash are an error. After the last /, g replaces every match, and i
-ignores upper and lower case. A character other than / may take its place. If
-two tensors would get one name, that is an error. With --match and such, only
-the tensors that they choose get another name.)";
+s/RE/TEXT/, where RE has the syntax of RE2. In TEXT, & or \0 is the whole match,
+and \1 to \9 are the groups; \& and \\ are the characters themselves. After the
+last /, g replaces every match, and i ignores upper and lower case. A character
+other than / may take its place. If two tensors would get one name, that is an
+error. With --match and such, only the tensors that they choose get another
+name.)";
 
 constexpr Option kRenameTable[] = {
     {"--map", "FILE",
@@ -33,12 +32,11 @@ constexpr Option kRenameTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     kOutputOption,
     kShardSizeOption,
     kStemOption,
-    kWithFilesOption,
+    kWeightsOnlyOption,
     kMetadataOption,
     kDurabilityOption,
     kForceOption,
@@ -119,7 +117,7 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   request.bind(arguments, kRename);
   arguments.value("map", renaming.map);
   renaming.selection.bind(arguments);
-  auto wrong = arguments.parse(given, console);
+  auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1, &renaming.expressions);
   if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {
     console.message(formatted("rename: {}", Substitution::kMissing));

@@ -64,7 +64,7 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
   choices_ = has_option(command, "match");
   if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
   if (has_option(command, "name")) arguments.value("name", stem_);
-  if (has_option(command, "with-files")) arguments.flag("with-files", with_files_);
+  if (has_option(command, "weights-only")) arguments.flag("weights-only", weights_only_);
 }
 
 std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
@@ -100,10 +100,10 @@ std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
   if (options.folder) return std::nullopt;
   const char* const remedy = kind == OutputKind::as_input && input.is_file()
                                  ? "give the folder of the model as IN, or use split"
-                                 : "split and reshard write a folder";
+                                 : "split writes a folder";
   if (const char* const option = max_shard_size_ ? "--max-shard-size"
                                  : stem_         ? "--name"
-                                 : with_files_   ? "--with-files"
+                                 : weights_only_ ? "--weights-only"
                                                  : nullptr;
       option != nullptr)
     return formatted("{} is for a folder, but OUT is a file: {}", option, remedy);
@@ -163,39 +163,31 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
 }
 
 Status RewriteRequest::look_at_side_files(const Input& input) {
-  if (!options.folder) return {};
+  if (!options.folder || weights_only_) return {};
   Result<SideFiles> found = find_side_files(input, output);
-  if (found) {
-    side_files_ = *std::move(found);
-  } else if (with_files_) {
-    return found.error();
-  }
-  return with_files_ ? check_side_files(side_files_, output, force_) : Status();
+  if (!found) return found.error();
+  side_files_ = *std::move(found);
+  return check_side_files(side_files_, output, force_);
 }
 
 void RewriteRequest::print_side_files(Console& console) const {
   constexpr std::size_t kNamed = 8;
-  const auto line = [&](std::string text, std::vector<std::string> names, const char* hint) {
+  const auto line = [&](std::string text, std::vector<std::string> names) {
     if (names.empty()) return;
     for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i == 0 ? " " : ", ") + printable(names[i]);
     if (names.size() > kNamed) text += formatted(" and {} more", names.size() - kNamed);
-    console.line(text + hint, 2);
+    console.line(text, 2);
   };
   std::vector<std::string> names;
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
-  if (with_files_) {
-    line(dry_run_ ? "would copy:" : "copied:", names, "");
-    if (choices_ && std::ranges::find(names, "config.json") != names.end())
-      console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
-    line("not copied, because they are symlinks that lead out of the folder or to no regular file:",
-         side_files_.refused, "");
-  } else {
-    line("not copied:", names, " (--with-files copies them)");
-  }
+  line(dry_run_ ? "would copy:" : "copied:", names);
+  if (choices_ && std::ranges::find(names, "config.json") != names.end())
+    console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
+  line("not copied, because they are symlinks that lead out of the folder or to no regular file:", side_files_.refused);
 }
 
 void RewriteRequest::json_side_files(Json& json) const {
-  json.key(with_files_ && !dry_run_ ? "copied_files" : "other_files").open('[');
+  json.key("copied_files").open('[');
   for (const SideFile& file : side_files_.files) json.string(file.name);
   json.close(']').key("refused_files").open('[');
   for (const std::string& name : side_files_.refused) json.string(name);
@@ -282,7 +274,7 @@ Exit RewriteRequest::run(Console& console) {
     report = *std::move(written);
   }
   const RewriteReport* shown = report ? &*report : nullptr;
-  if (shown != nullptr && with_files_) status = copy_side_files(side_files_, output, force_);
+  if (shown != nullptr) status = copy_side_files(side_files_, output, force_);
   if (!status) return fail(output, status.error(), console, shown);
   if (json_) {
     print_all_json(console, &*rewrite, shown, {}, nullptr);

@@ -47,9 +47,9 @@ inline constexpr Option kDurabilityOption = {"--durability", "D",
                                              "file  the old file or the new one\n"
                                              "none  no guarantee: the bytes reach the disk later",
                                              "full|file|none"};
-inline constexpr Option kWithFilesOption = {"--with-files", nullptr,
-                                            "if OUT is a folder: also copy the files beside IN,\n"
-                                            "such as config.json and tokenizer.json, unchanged"};
+inline constexpr Option kWeightsOnlyOption = {"--weights-only", nullptr,
+                                              "if OUT is a folder: copy no other files, such\n"
+                                              "as config.json and tokenizer.json"};
 inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
 inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
 
@@ -81,7 +81,7 @@ struct RewriteRequest {
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
   [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
-  // Finds the files beside IN. With --with-files, also checks that they can be copied.
+  // Finds the files beside IN. Also checks that they can be copied, unless --weights-only is given.
   [[nodiscard]] Status look_at_side_files(const Input& input);
   void print_side_files(Console& console) const;
   void json_side_files(Json& json) const;
@@ -98,7 +98,7 @@ struct RewriteRequest {
   std::optional<std::string> metadata_;
   std::optional<std::string> durability_;
   SideFiles side_files_;
-  bool with_files_ = false;
+  bool weights_only_ = false;
   bool choices_ = false;  // whether the verb has --match
   bool force_ = false;
   bool dry_run_ = false;

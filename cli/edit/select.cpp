@@ -16,8 +16,8 @@ OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
 folder, and tensors of one file stay together. Order and metadata stay.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption, kExcludeOption,   kDtypeOption,    kMinSizeOption,    kLayersOption, kOutputOption, kShardSizeOption,
-    kStemOption,  kWithFilesOption, kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption, kJsonOption,
+    kMatchOption,       kExcludeOption,  kDtypeOption,      kLayersOption, kOutputOption, kShardSizeOption, kStemOption,
+    kWeightsOnlyOption, kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
@@ -40,7 +40,7 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   Arguments arguments(command);
   request.bind(arguments, command);
   selection.bind(arguments);
-  auto wrong = arguments.parse(given, console);
+  auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = selection.take();
   if (!wrong && !selects && !selection.chooses())
@@ -78,7 +78,7 @@ const Command kSelect = {
     .title = "Write a new file or model with the tensors that match.",
     .usage =
         "safetensors select IN OUT [--match GLOB]... [--exclude GLOB]...\n"
-        "                   [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                   [--dtype LIST] [--layers LIST]\n"
         "                   [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
@@ -93,7 +93,7 @@ const Command kDrop = {
     .title = "Write a new file or model without the tensors that match.",
     .usage =
         "safetensors drop IN OUT [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                 [--dtype LIST] [--layers LIST]\n"
         "                 [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,

@@ -27,23 +27,22 @@ constexpr Option kCatTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     {"--slice", "SLICE",
      "an index as between NumPy's brackets: '1:3,:', '-1',\n"
      "'::2,...'; F4 and F6 only on whole bytes",
-     nullptr, Values::any, nullptr, "-s"},
+     nullptr, Values::any},
     {"--format", "FORMAT",
      "raw   the bytes, little-endian, C order (default)\n"
      "npy   NumPy's file format, for dtypes NumPy has\n"
      "text  decimal numbers in nested brackets\n"
      "json  the same as --json",
-     "raw|npy|text|json", Values::any, nullptr, "-f"},
+     "raw|npy|text|json"},
     {"--cast", "DTYPE",
      "convert floats to F32, F64, F16, BF16 or an F8 dtype, to\n"
      "nearest even, or integers to another integer dtype;\n"
      "also for npy, which has no BF16",
-     nullptr, Values::cast, nullptr, "-c"},
+     nullptr, Values::cast},
     {"--limit", "N",
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
@@ -82,7 +81,7 @@ struct CatOptions {
   bool json = false;
 };
 
-std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options, Console& console) {
+std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options) {
   Arguments arguments(kCat);
   arguments.positionals(options.given);
   options.selection.bind(arguments);
@@ -94,7 +93,7 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   arguments.flag("force", options.force);
   arguments.flag("dry-run", options.dry_run);
   arguments.flag("json", options.json);
-  if (auto wrong = arguments.parse(given, console)) return wrong;
+  if (auto wrong = arguments.parse(given)) return wrong;
   if (auto wrong = options.selection.take()) return wrong;
   if (options.selection.empty() && options.given.size() != 2) return "takes one PATH and one NAME";
   if (!options.selection.empty() && options.given.size() != 1)
@@ -229,7 +228,7 @@ std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, cons
 
 Exit run_cat(std::span<const std::string> given, Console& console) {
   CatOptions options;
-  if (const auto wrong = parse(given, options, console)) return console.usage("cat", *wrong);
+  if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
   const CatFormat format = format_of(options);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
@@ -273,7 +272,7 @@ const Command kCat = {
         "                [--cast DTYPE] [--output OUT [--force] [--dry-run]]\n"
         "                [--json]\n"
         "safetensors cat PATH [--match GLOB]... [--exclude GLOB]... [--dtype LIST]\n"
-        "                [--min-size SIZE] [--layers LIST] ...",
+        "                [--layers LIST] ...",
     .description = kCatDescription,
     .options = kCatTable,
     .after_model = Values::tensor,

@@ -1,7 +1,7 @@
-// The subcommand header: prints the text of the header. If the library refuses the header because of its content, the
-// text is read here, so that it can be looked at.
-#include "arguments.h"
-#include "command.h"
+// Prints the text of a header. If the library refuses the header because of its content, the text is read here, so that
+// it can be looked at.
+#include "header.h"
+
 #include "input.h"
 #include "json_output.h"
 #include "text/escape.h"
@@ -17,29 +17,6 @@
 
 namespace safetensors::cli {
 namespace {
-
-constexpr const char kHeaderDescription[] =
-    R"(PATH is a file, - for standard input, or a folder, an index or a pattern that
-stands for one file. Without options this prints the bytes of the header
-unchanged, with the padding and nothing added. On a terminal, control and
-invisible characters are escaped. A header that breaks rules 4 to 10 is printed,
-too, with the error on standard error and exit code 1. Standard input may end
-after the header, as the first bytes of a download do.)";
-
-constexpr Option kHeaderTable[] = {
-    {"--pretty", nullptr, "one tensor per line; invisible characters escaped"},
-    {"--max-header-bytes", "N",
-     "accept headers up to N bytes; N may end in KiB,\n"
-     "MiB or GiB (default 100000000)"},
-    {"--json", nullptr,
-     "the header inside a JSON document, schema\n"
-     "safetensors.header/1"},
-};
-
-constexpr const char* kHeaderExamples[] = {
-    "safetensors header --pretty model.safetensors",
-    "safetensors header model.safetensors | jq 'keys'",
-};
 
 Error system_error(Errc code, std::string message) {
   const int error_number = errno;
@@ -87,17 +64,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
 }
 
-void print(Console& console, const std::string& text, bool pretty) {
-  if (pretty) {
-    console.out(visible(pretty_json(text)) + "\n");
-  } else if (console.out_is_terminal()) {
-    console.out(visible(trimmed(text)) + "\n");
-  } else {
-    console.out(text);
-  }
+// On a terminal, one tensor per line and no character that a terminal obeys. Otherwise, the bytes as they are.
+void print(Console& console, const std::string& text, bool valid) {
+  if (!console.out_is_terminal()) return console.out(text);
+  console.out(visible(valid ? pretty_json(text) : std::string(trimmed(text))) + "\n");
 }
 
-void print_json(Console& console, const std::string& path, const Result<std::string>& text, const Error* error) {
+void print_header_json(Console& console, const std::string& path, const Result<std::string>& text, const Error* error) {
   Json json(console, "header");
   json.field("path", path).field("valid", error == nullptr);
   if (text) json.field("header_bytes", std::uint64_t{text->size()});
@@ -111,27 +84,12 @@ void print_json(Console& console, const std::string& path, const Result<std::str
   json.finish();
 }
 
-Exit run_header(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> files;
-  std::optional<std::string> max_header;
-  ParseOptions parse;
-  bool pretty = false;
-  bool as_json = false;
-  Arguments arguments(kHeader);
-  arguments.positionals(files);
-  arguments.flag("pretty", pretty);
-  arguments.value("max-header-bytes", max_header);
-  arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("header", *wrong);
-  if (files.size() != 1) return console.usage("header", files.empty() ? "which PATH?" : "one PATH at a time");
-  if (max_header) {
-    const auto number = parse_size(*max_header);
-    if (!number) return console.usage("header", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
-    parse.max_header_bytes = *number;
-  }
-  const std::string& path = files[0];
+}  // namespace
+
+Exit show_header(const std::string& path, bool as_json, Console& console) {
+  const ParseOptions parse;
   std::string refused;
-  const Result<File> file = open_file(path, console, parse, &refused, data_of(path, false));
+  const Result<File> file = open_file(path, console, parse, &refused, PipeData::part);
   const bool readable = file || format_rule(file.error().code) >= 4;
   const Result<std::string> text = file            ? read_header(*file)
                                    : !readable     ? Result<std::string>(file.error())
@@ -139,27 +97,11 @@ Exit run_header(std::span<const std::string> given, Console& console) {
                                                    : read_refused(file.error().path, parse);
   const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
   if (as_json) {
-    print_json(console, path, text, error);
+    print_header_json(console, path, text, error);
   } else if (text) {
-    print(console, *text, pretty);
+    print(console, *text, error == nullptr);
   }
   return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
-
-}  // namespace
-
-const Command kHeader = {
-    .name = "header",
-    .summary = "print the header's JSON, raw or pretty",
-    .title = "Print the header of a file: its JSON.",
-    .usage = "safetensors header PATH [--pretty] [--max-header-bytes N] [--json]",
-    .description = kHeaderDescription,
-    .options = kHeaderTable,
-    .examples = kHeaderExamples,
-    .exits =
-        "0 printed; 1 the file is invalid (printed where possible); 2 usage;\n"
-        "3 the file cannot be read",
-    .run = run_header,
-};
 
 }  // namespace safetensors::cli

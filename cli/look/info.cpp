@@ -1,20 +1,17 @@
-// The subcommand info: sums up the headers of files by dtype, finds the largest tensors, and recognizes kinds of
-// models. Reads no tensor data.
+// The subcommand info: sums up the headers of files by dtype, and finds the largest tensors. Reads no tensor data.
 #include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
 #include "folders.h"
+#include "header.h"
 #include "input.h"
 #include "json_output.h"
-#include "model_facts.h"
 #include "text/escape.h"
 #include "text/formatted.h"
 #include "text/natural_order.h"
 #include "text/size.h"
 #include "text/table.h"
-
-#include <safetensors/recognize.h>
 
 #include <algorithm>
 #include <functional>
@@ -25,29 +22,19 @@ namespace {
 
 constexpr const char kInfoDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input, which may end after the header. Shows the size,
-the header, the number of tensors and parameters, totals per dtype, the
-alignment of the tensors, the metadata and the largest tensors. A misaligned
-tensor must be copied before its elements can be used. Long metadata values are
-cut: see meta ls. Reads headers only.
-
-Recognizes adapters (LoRA), quantized weights (GPTQ, AWQ, compressed-tensors,
-bitsandbytes, FP8, MX, NVFP4) and tied weights from names, dtypes and shapes.
-For a folder or an index, config.json and adapter_config.json add what they say.
-Bits per weight are the bits of all tensors per weight that they stand for.
-
-config.json beside the files gives the architecture, layers, heads, context and
-experts. Active parameters are those that one token uses: they are shown if the
-tensors and the configuration agree about the experts. Memory is that of the
-weights alone, without scales if they are stored in other bits. Ranks shows the
-bytes on each of 2, 4 and 8 ranks, if each tensor of two or more dimensions is
-split along one that the number of ranks divides. Each rank has all other
-tensors.)";
+quotes, or - for standard input. Shows the size, the header, the number of
+tensors and parameters, totals per dtype, the alignment of the tensors, the
+metadata and the largest tensors. A misaligned tensor must be copied before its
+elements can be used. Long metadata values are cut: see meta ls. Reads headers
+only. A file may end in its data: a notice says how much is missing.)";
 
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
-    kHeaderOnlyOption,
+    {"--header", nullptr,
+     "print the JSON of the header of one file: its bytes,\n"
+     "or on a terminal one tensor per line. A header that\n"
+     "breaks the rules is printed, too"},
     kRecursiveOption,
     kJsonOption,
 };
@@ -55,15 +42,13 @@ constexpr Option kInfoTable[] = {
 constexpr const char* kInfoExamples[] = {
     "safetensors info model.safetensors",
     "safetensors info llama-7b/",
-    "safetensors info mixtral-8x7b/ --largest 0",
-    "safetensors info stable-diffusion/ --largest 0",
+    "safetensors info --header model.safetensors | jq keys",
     "safetensors info --json model.safetensors | jq .files[0].parameters",
 };
 
 struct InfoRequest {
   std::uint64_t largest = 5;
   ParseOptions parse = {};
-  bool header_only = false;
 };
 
 struct InfoTotals {
@@ -76,11 +61,6 @@ struct InfoTotals {
     bytes += tensor.nbytes();
   }
 };
-
-// The alignment of an element in bytes. C64 is a pair of F32, F4 and F6 are bytes.
-std::uint64_t wanted_alignment(Dtype dtype) {
-  return dtype == Dtype::C64 ? 4 : std::max(1u, bits(dtype) / 8);
-}
 
 struct Summary {
   std::uint64_t file_bytes = 0;
@@ -106,7 +86,7 @@ Summary summarize(const Input& input, std::uint64_t largest) {
     entry.second.add(tensor);
     if (tensor.nbytes() == 0) continue;
     summary.tensor_alignment = std::min(summary.tensor_alignment, alignment_of(tensor.file_offset));
-    if (tensor.file_offset % wanted_alignment(tensor.dtype) != 0) ++summary.misaligned;
+    if (is_misaligned(tensor)) ++summary.misaligned;
     summary.largest.push_back(&tensor);
   }
   const auto kept = static_cast<std::size_t>(std::min<std::uint64_t>(largest, summary.largest.size()));
@@ -118,85 +98,7 @@ Summary summarize(const Input& input, std::uint64_t largest) {
   return summary;
 }
 
-Result<Recognition> recognize_model(const Input& input, const ModelConfig& config) {
-  const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
-  const Checkpoint* const checkpoint = input.checkpoint();
-  return recognize(checkpoint != nullptr ? checkpoint->tensors() : input.files()[0].tensors(), metadata, config);
-}
-
-std::string_view title_of(ModelTrait trait) {
-  static constexpr std::string_view kTitles[] = {"LoRA", "GPTQ", "AWQ",   "compressed-tensors", "bitsandbytes",
-                                                 "FP8",  "MX",   "NVFP4", "tied weights"};
-  return kTitles[static_cast<std::size_t>(trait)];
-}
-
-std::string joined_numbers(const std::vector<std::uint64_t>& numbers) {
-  std::string text;
-  for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ", ") + grouped(number);
-  return text;
-}
-
-// "4 bits, groups of 128, 224 modules; `qweight`, ..."
-std::string finding_text(const ModelFinding& finding, const ModelConfig& config) {
-  constexpr std::size_t kNamed = 8;
-  std::string text;
-  const auto append = [&](const std::string& part) { (text += text.empty() ? "" : ", ") += part; };
-  if (!finding.ranks.empty()) append("rank " + joined_numbers(finding.ranks));
-  if (!finding.alpha.empty()) append("alpha " + printable(finding.alpha));
-  if (finding.trait == ModelTrait::lora) {
-    if (!config.lora_alphas.empty()) append(counted(config.lora_alphas.size(), "other alpha"));
-    if (config.lora_rank_stabilized.value_or(false)) append("rank-stabilized");
-  }
-  if (!finding.bits.empty()) append(joined_numbers(finding.bits) + " bits");
-  if (!finding.group_sizes.empty()) append("groups of " + joined_numbers(finding.group_sizes));
-  if (finding.trait != ModelTrait::tied) append(counted(finding.modules, "module"));
-  std::string targets;
-  for (std::size_t i = 0; i < finding.targets.size() && i < kNamed; ++i)
-    targets += (i == 0 ? "" : ", ") + printable(finding.targets[i]);
-  if (finding.targets.size() > kNamed) targets += ", ...";
-  if (!targets.empty()) text += " (" + targets + ")";
-  return text + (text.empty() ? "" : "; ") + printable(finding.evidence);
-}
-
 constexpr std::size_t kIndent = 14;  // of the values
-
-void print_recognition(Console& console, const ModelConfig& config, const Recognition& found) {
-  if (const std::optional<double> bits = found.bits_per_weight()) {
-    console.line(formatted("  bits        {:.2f} per weight, {}", *bits, counted(found.weights, "weight")), kIndent);
-  } else if (found.unknown != 0) {
-    console.line(formatted("  bits        unknown: the headers do not give the number of weights of {}",
-                           counted(found.unknown, "packed tensor")),
-                 kIndent);
-  }
-  for (const ModelFinding& finding : found.findings)
-    console.line(formatted("  kind        {}: {}", title_of(finding.trait), finding_text(finding, config)), kIndent);
-}
-
-void print_recognition_json(Json& json, const Recognition& found) {
-  const auto numbers = [&](std::string_view key, const std::vector<std::uint64_t>& list) {
-    if (list.empty()) return;
-    json.key(key).open('[');
-    for (const std::uint64_t number : list) json.number(number);
-    json.close(']');
-  };
-  const std::optional<double> bits = found.bits_per_weight();
-  json.line().field("weights", found.weights).key("bits_per_weight").raw(bits ? formatted("{:.4f}", *bits) : "null");
-  json.line().key("recognized").open('[');
-  for (const ModelFinding& finding : found.findings) {
-    json.line().open('{').field("kind", to_string(finding.trait)).field("modules", finding.modules);
-    numbers("ranks", finding.ranks);
-    if (!finding.alpha.empty()) json.field("alpha", finding.alpha);
-    numbers("bits", finding.bits);
-    numbers("group_sizes", finding.group_sizes);
-    if (!finding.targets.empty()) {
-      json.key("targets").open('[');
-      for (const std::string& target : finding.targets) json.string(target);
-      json.close(']');
-    }
-    json.field("evidence", finding.evidence).close('}');
-  }
-  json.close(']');
-}
 
 // " (1.5 KiB)", or nothing below 1024 bytes.
 std::string in_units(std::uint64_t bytes) {
@@ -248,16 +150,7 @@ void print_metadata(Console& console, const Input& input) {
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
-// A model as it is shown.
-struct Shown {
-  const Input& input;
-  const ModelConfig& config;
-  const Recognition& found;
-  const Summary& summary;
-};
-
-void print_text(Console& console, const Shown& shown) {
-  const auto& [input, config, found, summary] = shown;
+void print_text(Console& console, const Input& input, const Summary& summary) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   print_sizes(console, input, summary);
@@ -271,9 +164,6 @@ void print_text(Console& console, const Shown& shown) {
                                "element's size",
                                grouped(summary.misaligned), counted(summary.all.tensors, "tensor")),
                kIndent);
-  print_config(console, config, found, kIndent);
-  print_memory(console, input, found, kIndent);
-  print_recognition(console, config, found);
   print_metadata(console, input);
   if (summary.all.tensors == 0) return;
   Table table({{"DTYPE"},
@@ -305,8 +195,7 @@ void print_text(Console& console, const Shown& shown) {
   largest.print(console);
 }
 
-void print_json(Json& json, const Shown& shown) {
-  const auto& [input, config, found, summary] = shown;
+void print_json(Json& json, const Input& input, const Summary& summary) {
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   json_missing(json, input);
   if (input.is_file()) {
@@ -330,8 +219,6 @@ void print_json(Json& json, const Shown& shown) {
     json.field("parameters", totals.parameters).field("nbytes", totals.bytes).close('}');
   }
   json.close(']');
-  print_recognition_json(json, found);
-  json_facts(json, input, config, found);
   json.line().key("metadata");
   const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
   if (!metadata.present()) {
@@ -351,22 +238,18 @@ void print_json(Json& json, const Shown& shown) {
 
 Exit show_path(const std::string& path, const InfoRequest& request, Console& console, Json* json) {
   const std::uint64_t largest = request.largest;
-  const Result<Input> input = Input::open(path, console, request.parse, data_of(path, request.header_only));
+  const Result<Input> input = Input::open(path, console, request.parse, PipeData::part);
   if (!input) {
-    const Error error = with_header_only_hint(input.error());
+    const Error& error = input.error();
     if (json != nullptr) json_input_error(*json, path, error);
     return input_error(path, error, console);
   }
-  const Configs configs = read_configs(path, *input, console);
-  const Result<Recognition> found = recognize_model(*input, configs.of_model);
-  if (!found) return input_error(path, found.error(), console);
   const Summary summary = summarize(*input, largest);
-  const Shown shown = {*input, configs.beside, *found, summary};
   if (json != nullptr) {
-    print_json(*json, shown);
+    print_json(*json, *input, summary);
   } else {
     console.heading(printable(shown_path(path)));
-    print_text(console, shown);
+    print_text(console, *input, summary);
   }
   return Exit::good;
 }
@@ -382,11 +265,15 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   arguments.positionals(files);
   arguments.value("largest", largest);
   arguments.value("accept", accept);
-  arguments.flag("header-only", request.header_only);
+  bool header = false;
+  arguments.flag("header", header);
   arguments.flag("json", as_json);
   arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("info", *wrong);
+  if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
   if (files.empty()) return console.usage("info", "which PATH?");
+  if (header && (largest || accept || recursive)) return console.usage("info", "--header goes with --json only");
+  if (header && files.size() != 1) return console.usage("info", "--header takes one PATH at a time");
+  if (header) return show_header(files[0], as_json, console);
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
   request.largest = *count;
@@ -396,7 +283,6 @@ Exit run_info(std::span<const std::string> given, Console& console) {
     request.parse.accept = *faults;
   }
   files = expand_folders(files, recursive);
-  if (request.header_only) files = expand_short_models(files, request.parse);
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }
@@ -405,11 +291,12 @@ Exit run_info(std::span<const std::string> given, Console& console) {
 
 const Command kInfo = {
     .name = "info",
-    .summary = "summarize: dtypes, parameters, alignment, LoRA, GPTQ, ...",
+    .summary = "summarize: sizes, dtypes, parameters, largest tensors",
     .title = "Summarize files.",
     .usage =
-        "safetensors info PATH... [--largest N] [--accept LIST] [--header-only]\n"
-        "                 [--recursive] [--json]",
+        "safetensors info PATH... [--largest N] [--accept LIST] [--recursive]\n"
+        "                 [--json]\n"
+        "safetensors info PATH --header [--json]",
     .description = kInfoDescription,
     .options = kInfoTable,
     .examples = kInfoExamples,

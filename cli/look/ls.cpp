@@ -32,7 +32,6 @@ constexpr Option kLsTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
@@ -53,7 +52,6 @@ constexpr Option kLsTable[] = {
      "offset, alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
     kAcceptOption,
-    kHeaderOnlyOption,
     kRecursiveOption,
     kJsonOption,
 };
@@ -65,7 +63,7 @@ ALIGNMENT is the largest power of two up to 65536 that divides FILE OFFSET.)";
 constexpr const char* kLsExamples[] = {
     "safetensors ls model.safetensors",
     "safetensors ls llama-7b/ --match '*.k_proj.*'",
-    "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32 --min-size 1MiB",
+    "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32",
     "safetensors ls llama-7b/ --tree --sort size",
     "safetensors ls llama-7b/ --sort size --top 10",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
@@ -115,7 +113,6 @@ struct LsOptions {
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
   bool json = false;
-  bool header_only = false;
   ParseOptions parse = {};
 };
 
@@ -229,9 +226,9 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
 }
 
 Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console, options.parse, data_of(path, options.header_only));
+  const Result<Input> input = Input::open(path, console, options.parse, PipeData::part);
   if (!input) {
-    const Error error = with_header_only_hint(input.error());
+    const Error& error = input.error();
     if (json != nullptr) json_input_error(*json, path, error);
     return input_error(path, error, console);
   }
@@ -267,10 +264,9 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
   arguments.value("accept", accept);
-  arguments.flag("header-only", options.header_only);
   arguments.flag("json", options.json);
   arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("ls", *wrong);
+  if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
   if (accept) {
@@ -298,7 +294,6 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
     options.columns = *std::move(parsed);
   }
   options.paths = expand_folders(options.paths, recursive);
-  if (options.header_only) options.paths = expand_short_models(options.paths, options.parse);
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);
@@ -315,10 +310,10 @@ const Command kLs = {
     .title = "List the tensors of files.",
     .usage =
         "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
-        "               [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "               [--dtype LIST] [--layers LIST]\n"
         "               [--sort KEY] [--reverse] [--top N]\n"
         "               [--tree | --columns LIST | --long]\n"
-        "               [--accept LIST] [--header-only] [--recursive]\n"
+        "               [--accept LIST] [--recursive]\n"
         "               [--json]",
     .description = kLsDescription,
     .options = kLsTable,

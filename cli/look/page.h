@@ -1,4 +1,4 @@
-// The page of `inspect --html`, from the files of cli/look/page. The build embeds them in a .cpp file.
+// The page of the verb `page`, from the files of cli/look/page. The build embeds them in a .cpp file.
 #pragma once
 
 #include <string_view>

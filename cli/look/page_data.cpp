@@ -1,5 +1,5 @@
-// Writes the page. Names, metadata, the configuration and the messages of lint come from strangers. They are only in
-// the JSON document, where PageWriter::string() escapes each `<`, so that no text can end the document. The script
+// Writes the page. Names and metadata come from strangers. They are only in the JSON
+// document, where PageWriter::string() escapes each `<`, so that no text can end the document. The script
 // shows them only as text, and the Content-Security-Policy allows only this script and this style.
 #include "page_data.h"
 
@@ -8,7 +8,6 @@
 #include "text/formatted.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string>
 #include <string_view>
@@ -49,32 +48,6 @@ void write_page_metadata(PageWriter& page, const Input& input) {
       page.string(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue));
       page.text("]");
     }
-  }
-  page.text("],\n");
-}
-
-void write_page_config(PageWriter& page, const ShownConfig& config) {
-  page.text(formatted("\"config\":[{},", config.bytes));
-  page.string(visible(config.text));
-  page.text("],\n");
-}
-
-// Writes the findings of lint: severity, code, file or -1, text, advice.
-void write_page_findings(PageWriter& page, const std::vector<LintFinding>& findings) {
-  constexpr std::size_t kMaxFindings = 1000;
-  page.text(formatted("\"finding_count\":{},\n\"findings\":[", findings.size()));
-  for (std::size_t i = 0; i < std::min(findings.size(), kMaxFindings); ++i) {
-    const LintFinding& finding = findings[i];
-    page.text(formatted("{}[\"{}\",\"{}\",", i == 0 ? "\n" : ",\n", to_string(severity(finding.code)),
-                        to_string(finding.code)));
-    page.text(finding.file ? formatted("{},", *finding.file) : "-1,");
-    std::string text = printable(finding.message);
-    if (!finding.tensor.empty())
-      text += formatted("{} `{}`", finding.count == 1 ? ":" : ", first", shortened(finding.tensor, 80));
-    page.string(text);
-    page.text(",");
-    page.string(advice(finding.code));
-    page.text("]");
   }
   page.text("],\n");
 }
@@ -124,27 +97,6 @@ void write_page_tensors(PageWriter& page, const std::vector<std::uint64_t>& begi
   page.text(formatted("],\n\"parameters\":{}", total));
 }
 
-// Writes the heat maps: index of the tensor, shape of the slice, rows, columns, and the values with 4 digits.
-void write_page_samples(PageWriter& page, const PageContent& content) {
-  page.text(formatted(",\n\"more_maps\":{},\n\"maps\":[", content.more_samples));
-  for (const ValueSample& sample : content.samples) {
-    page.text(formatted("{}[{},\"{}\",{},{},[", &sample == &content.samples.front() ? "\n" : ",\n", sample.tensor,
-                        shape_text(sample.shape), sample.rows, sample.columns));
-    bool first = true;
-    for (const double value : sample.values) {
-      page.text(first ? "" : ",");
-      first = false;
-      if (std::isfinite(value)) {
-        page.text(formatted("{:.4g}", value));
-      } else {
-        page.text(std::isnan(value) ? "null" : value > 0 ? "\"inf\"" : "\"-inf\"");
-      }
-    }
-    page.text("]]");
-  }
-  page.text("]");
-}
-
 }  // namespace
 
 void write_page(PageWriter& page, const Input& input, const PageContent& content) {
@@ -158,16 +110,13 @@ void write_page(PageWriter& page, const Input& input, const PageContent& content
   page.text(kPageStyle);
   page.text("</style>\n</head>\n<body>\n");
   page.text(kPageHtml);
-  page.text("<script id=\"data\" type=\"application/json\">\n{\"schema\":\"safetensors.inspect/1\",\"path\":");
+  page.text("<script id=\"data\" type=\"application/json\">\n{\"schema\":\"safetensors.page/1\",\"path\":");
   page.string(printable(content.path));
   page.text(formatted(",\"stats\":{},\n", content.has_stats));
   const std::vector<std::uint64_t> begins = write_page_files(page, input);
   write_page_metadata(page, input);
-  write_page_config(page, content.config);
-  write_page_findings(page, content.findings);
   write_page_dtypes(page);
   write_page_tensors(page, begins, content);
-  write_page_samples(page, content);
   page.text("}\n</script>\n<script>");
   page.text(kPageScript);
   page.text("</script>\n</body>\n</html>\n");

@@ -35,7 +35,6 @@ constexpr Option kStatsTable[] = {
     kMatchOption,
     kExcludeOption,
     kDtypeOption,
-    kMinSizeOption,
     kLayersOption,
     {"-s,--sort", "KEY",
      "name    natural order, layer.2 before layer.10 (default)\n"
@@ -244,7 +243,7 @@ Exit run_stats(std::span<const std::string> given, Console& console) {
   arguments.flag("histogram", request.histogram);
   arguments.flag("json", request.json);
   arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("stats", *wrong);
+  if (const auto wrong = arguments.parse(given)) return console.usage("stats", *wrong);
   if (const auto wrong = request.names.take()) return console.usage("stats", *wrong);
   if (request.paths.empty()) return console.usage("stats", "which PATH?");
   request.sort = sort.value_or(request.sort);
@@ -265,7 +264,7 @@ const Command kStats = {
     .title = "Show statistics of the values of tensors.",
     .usage =
         "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
-        "                  [--dtype LIST] [--min-size SIZE] [--layers LIST]\n"
+        "                  [--dtype LIST] [--layers LIST]\n"
         "                  [--sort KEY] [--top N] [--histogram] [--recursive]\n"
         "                  [--json]",
     .description = kStatsDescription,

@@ -13,8 +13,6 @@
 #include "format/dtype/cast.h"
 #include "os/file_status.h"
 
-#include <safetensors/lint.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -115,12 +113,6 @@ Candidates dtypes(const Input& input) {
   return list;
 }
 
-Candidates all_codes() {
-  Candidates list;
-  for (const LintCode code : all_lint_codes()) list.emplace_back(to_string(code));
-  return list;
-}
-
 Candidates all_dtype_names() {
   Candidates list;
   for (const Dtype dtype : all_dtypes()) list.emplace_back(to_string(dtype));
@@ -140,7 +132,6 @@ constexpr std::pair<std::string_view, Candidates (*)(const Input&)> kOfModel[] =
     {"names", names}, {"patterns", patterns}, {"keys", keys}, {"dtypes", dtypes}};
 
 Candidates find_candidates(std::string_view kind, std::span<const std::string> words, Console& console) {
-  if (kind == "codes") return all_codes();
   if (kind == "casts") return cast_dtypes();
   const auto* const found = std::ranges::find(kOfModel, kind, [](const auto& one) { return one.first; });
   const auto model = model_of(words);
@@ -183,8 +174,6 @@ const char* candidate_kind(Values values) {
       return "dtypes";
     case Values::cast:
       return "casts";
-    case Values::code:
-      return "codes";
     default:
       return nullptr;
   }

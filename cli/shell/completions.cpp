@@ -37,7 +37,7 @@ Exit run_completions(std::span<const std::string> given, Console& console) {
   Arguments arguments(kCompletions);
   arguments.positionals(shells);
   arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given, console)) return console.usage("completions", *wrong);
+  if (const auto wrong = arguments.parse(given)) return console.usage("completions", *wrong);
   if (shells.size() != 1) return console.usage("completions", "for which SHELL: bash, zsh or fish?");
   const std::string& shell = shells[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish")

@@ -19,12 +19,6 @@ std::string_view without_leading_spaces(std::string_view text) {
   return text;
 }
 
-bool is_exit_code(char c) {
-  return c >= '0' && c <= '9';
-}
-
-}  // namespace
-
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -34,11 +28,7 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   return lines;
 }
 
-std::string joined_lines(std::string_view text) {
-  std::string joined;
-  for (const std::string_view line : split_lines(text)) append_words(joined, line);
-  return joined;
-}
+}  // namespace
 
 OptionText parse_option_text(const Command& command, const Option& option) {
   OptionText parts;
@@ -70,38 +60,6 @@ std::string brief(const Command& command, const Option& option) {
   }
   for (const std::string_view end : {"; ", ". "}) text.resize(std::min(text.find(end), text.size()));
   return text;
-}
-
-std::vector<Paragraph> split_paragraphs(std::string_view text) {
-  std::vector<Paragraph> paragraphs;
-  bool begins = true;
-  for (const std::string_view line : split_lines(text)) {
-    if (!line.empty()) {
-      if (begins) paragraphs.push_back({"", false});
-      Paragraph& paragraph = paragraphs.back();
-      if (!begins) paragraph.text += '\n';
-      paragraph.text += line;
-      paragraph.preformatted |= line.find(kColumnGap) != std::string_view::npos;
-    }
-    begins = line.empty();
-  }
-  return paragraphs;
-}
-
-std::vector<TextRow> parse_exits(std::string_view exits) {
-  std::vector<TextRow> rows;
-  std::string text = joined_lines(exits);
-  if (text.ends_with('.')) text.pop_back();
-  for (std::string_view rest = text; !rest.empty();) {
-    std::size_t end = rest.find("; ");
-    while (end != std::string_view::npos && !is_exit_code(rest[end + 2])) end = rest.find("; ", end + 1);
-    const std::string_view one = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 2);
-    const std::string_view code = one.substr(0, one.find(' '));
-    const std::string_view meaning = without_leading_spaces(one.substr(code.size()));
-    rows.push_back({std::string(code), std::string(meaning.empty() ? "success" : meaning)});
-  }
-  return rows;
 }
 
 std::vector<std::string_view> command_names() {

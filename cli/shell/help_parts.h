@@ -29,20 +29,6 @@ struct OptionText {
 // One short line: the text up to its first semicolon or sentence.
 [[nodiscard]] std::string brief(const Command& command, const Option& option);
 
-// Paragraphs, which an empty line separates. preformatted: a table or indented lines, which must not be joined.
-struct Paragraph {
-  std::string text;
-  bool preformatted;
-};
-[[nodiscard]] std::vector<Paragraph> split_paragraphs(std::string_view text);
-
-// Exit codes and their meanings, from "0 listed; 1 a file is invalid".
-[[nodiscard]] std::vector<TextRow> parse_exits(std::string_view exits);
-
-// The lines of a text, and the lines joined by spaces.
-[[nodiscard]] std::vector<std::string_view> split_lines(std::string_view text);
-[[nodiscard]] std::string joined_lines(std::string_view text);
-
 // The names of all commands, in the order of the help.
 [[nodiscard]] std::vector<std::string_view> command_names();
 

@@ -84,12 +84,10 @@
 #include <safetensors/executor.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
-#include <safetensors/lint.h>
 #include <safetensors/path.h>
 #include <safetensors/print.h>
 #include <safetensors/read_packed.h>
 #include <safetensors/read_plan.h>
-#include <safetensors/recognize.h>
 #include <safetensors/reshard.h>
 #include <safetensors/save.h>
 #include <safetensors/shape.h>

@@ -4,17 +4,13 @@
 `safetensors.paddle` save and load dicts of tensors. `safe_open` loads single tensors and slices of them. `Checkpoint`,
 `load` and `stream` read one or many files as one set of tensors: whole tensors or slices, cast on request. `save` writes
 one file, or a model of several files. `Writer` and `CheckpointWriter` do this in several calls. Only the framework
-that you ask for is imported. `diff` compares two files or models. `stats` computes statistics of values. `lint` finds
-what is valid but unwise.
+that you ask for is imported.
 """
 
 # `import safetensors` imports no other module. Each name is imported on first use (PEP 562).
 TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
-    from ._check.diff import DiffResult, TensorDiff, TensorSummary, diff
-    from ._check.lint import LintFinding, lint
-    from ._check.stats import StatsBin, TensorStats, stats
     from ._functions import (
         PrefetchPlan,
         _safe_open_handle,
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
         serialize,
         serialize_file,
     )
-    from ._hash.manifest import Manifest, ManifestFile, ManifestTensor, make_manifest, read_manifest
     from ._install import install
     from ._native import (
         MissingTensorError,
@@ -33,8 +28,6 @@ if TYPE_CHECKING:
         TensorSpec,
         safe_open,
     )
-    from ._ranks.boxes import Box
-    from ._ranks.reshard import Transfer, reshard, shard_box
     from ._read.checkpoint import Checkpoint
     from ._read.load import load, stream
     from ._read.stream import CheckpointStream
@@ -44,45 +37,27 @@ if TYPE_CHECKING:
     from ._write.writer import Writer
 
 __all__ = [
-    "Box",
     "Checkpoint",
     "CheckpointLayout",
     "CheckpointStream",
     "CheckpointWriter",
-    "DiffResult",
-    "LintFinding",
-    "Manifest",
-    "ManifestFile",
-    "ManifestTensor",
     "MissingTensorError",
     "PrefetchLoader",
     "PrefetchPlan",
     "PySafeSlice",
     "SafetensorError",
-    "StatsBin",
-    "TensorDiff",
     "TensorMeta",
     "TensorSpec",
-    "TensorStats",
-    "TensorSummary",
-    "Transfer",
     "Writer",
     "__version__",
     "_safe_open_handle",
     "deserialize",
-    "diff",
     "install",
-    "lint",
     "load",
-    "make_manifest",
-    "read_manifest",
-    "reshard",
     "safe_open",
     "save",
     "serialize",
     "serialize_file",
-    "shard_box",
-    "stats",
     "stream",
 ]
 
@@ -108,45 +83,27 @@ if not TYPE_CHECKING:
     del _refuse_other_files
 
     _HOMES = {
-        "Box": "_ranks.boxes",
         "Checkpoint": "_read.checkpoint",
         "CheckpointLayout": "_write.save_checkpoint",
         "CheckpointStream": "_read.stream",
         "CheckpointWriter": "_write.save_checkpoint",
-        "DiffResult": "_check.diff",
-        "LintFinding": "_check.lint",
-        "Manifest": "_hash.manifest",
-        "ManifestFile": "_hash.manifest",
-        "ManifestTensor": "_hash.manifest",
         "MissingTensorError": "_native",
         "PrefetchLoader": "_native",
         "PrefetchPlan": "_functions",
         "PySafeSlice": "_native",
         "SafetensorError": "_native",
-        "StatsBin": "_check.stats",
-        "TensorDiff": "_check.diff",
         "TensorMeta": "_native",
         "TensorSpec": "_native",
-        "TensorStats": "_check.stats",
-        "TensorSummary": "_check.diff",
-        "Transfer": "_ranks.reshard",
         "Writer": "_write.writer",
         "__version__": "_version",
         "_safe_open_handle": "_functions",
         "deserialize": "_functions",
-        "diff": "_check.diff",
         "install": "_install",
-        "lint": "_check.lint",
         "load": "_read.load",
-        "make_manifest": "_hash.manifest",
-        "read_manifest": "_hash.manifest",
-        "reshard": "_ranks.reshard",
         "safe_open": "_native",
         "save": "_save",
         "serialize": "_functions",
         "serialize_file": "_functions",
-        "shard_box": "_ranks.reshard",
-        "stats": "_check.stats",
         "stream": "_read.load",
     }
     # Modules that are attributes of the package before anybody has imported them.

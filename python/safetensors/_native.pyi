@@ -11,22 +11,16 @@ from ._types import Backend, Cache, Durability, Fault, Framework, TensorOrder
 
 # address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 _Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
-_Box = tuple[tuple[int, ...], tuple[int, ...]]  # offsets and sizes
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 _version: str
 
 def _default_memory_limit() -> int: ...
-def _printable(text: str) -> str: ...
 def _is_pattern(text: str) -> bool: ...
 def _matching(pattern: str, names: Iterable[str]) -> list[str]: ...
 def _size_digits(text: str) -> str | None: ...
-def _size_text(bytes: int) -> str: ...
 def _path_text(path: Any, argument: str, expected: str) -> str: ...
 def _dtypes() -> list[tuple[str, str, int, bool, bool, bool]]: ...
-def _read_manifest(path: _Path) -> tuple[str, int, list[Any]]: ...
-def _manifest_text(algorithm: str, chunk_bytes: int, files: Iterable[Any]) -> str: ...
-def _manifest_names(paths: Sequence[str], *, check: bool) -> list[str]: ...
 
 class SafetensorError(Exception):
     """A file that is not a safetensors file, or a request that cannot be met.
@@ -286,10 +280,6 @@ class _Checkpoint:
     def unindexed_tensors(self) -> list[tuple[int, str]]: ...
     def stray_files(self) -> list[str]: ...
     def headers(self) -> bytes: ...
-    def read_header(self, file: int) -> tuple[bytes, int]: ...
-    def tensor_ranges(self, file: int) -> list[tuple[int, int, str]]: ...
-    def read_range(self, file: int, offset: int, size: int) -> bytes: ...
-    def table(self, title: str) -> str: ...
     def views(self, requests: Iterable[tuple[str, Any]]) -> dict[str, Any]: ...
     def get_tensor_meta(self, name: str) -> TensorMeta: ...
     def bytes_read(self) -> int: ...
@@ -324,7 +314,6 @@ class _Checkpoint:
         memory_limit: int,
         cache: Cache,
         progress: _Progress | None = None,
-        with_bytes: bool = False,
     ) -> _Stream: ...
 
 class _CheckpointLayout:
@@ -343,85 +332,6 @@ class _CheckpointLayout:
     def index_name(self) -> str: ...
     def index_text(self) -> str: ...
 
-def _shard_box(
-    shape: Iterable[int], mesh: Iterable[int], rank: int, placements: Iterable[int | None]
-) -> _Box: ...
-def _reshard(
-    shape: Iterable[int],
-    saved: Iterable[tuple[Sequence[int], Sequence[int]]],
-    wanted: Iterable[tuple[Sequence[int], Sequence[int]]],
-) -> list[tuple[int, int, _Box, _Box]]: ...
-_Summary = tuple[str, str, tuple[int, ...]]
-
-def _diff(
-    first: _Path | Iterable[_Path],
-    second: _Path | Iterable[_Path],
-    *,
-    rtol: float,
-    atol: float,
-    ulps: int,
-    values: bool,
-    rename: dict[str, str] | None,
-    threads: int,
-    progress: _Progress | None,
-) -> tuple[
-    list[
-        tuple[
-            Literal["only_first", "only_second", "shape", "dtype", "values"],
-            _Summary | None,
-            _Summary | None,
-            int,
-            int,
-            int,
-            float,
-            float,
-        ]
-    ],
-    int,
-]: ...
-def _stats(
-    checkpoint: _Checkpoint,
-    names: Iterable[str] | None,
-    *,
-    histogram: bool,
-    threads: int,
-    progress: _Progress | None,
-) -> list[
-    tuple[
-        str,
-        str,
-        tuple[int, ...],
-        int,
-        int,
-        int,
-        int,
-        int,
-        float | None,
-        float | None,
-        float | None,
-        float | None,
-        float | None,
-        list[tuple[int, int, int]] | None,
-    ]
-]: ...
-def _lint(
-    paths: _Path | Iterable[_Path],
-    *,
-    peek: bool,
-    duplicates: bool,
-    progress: _Progress | None,
-) -> list[
-    tuple[
-        str,
-        Literal["note", "warning", "error"],
-        str | None,
-        str | None,
-        int,
-        int,
-        str,
-        str,
-    ]
-]: ...
 def _save_checkpoint(
     tensor_dict: Mapping[str, TensorSpec],
     folder: _Path,
@@ -467,5 +377,4 @@ class _Writer:
     def commit(self) -> None: ...
     def close(self) -> None: ...
     def __len__(self) -> int: ...
-    def table(self, title: str) -> str: ...
     def dtype(self, name: str) -> str: ...

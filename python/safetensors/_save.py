@@ -51,7 +51,7 @@ def _check_folder(path: str) -> None:
     if path.lower().endswith(_OTHER_FORMATS) and not os.path.isdir(path):
         raise ValueError(
             f"{path!r} would be a folder: end the path of a file in '.safetensors',"
-            " or save_checkpoint() makes the folder"
+            " or make the folder before"
         )
 
 
@@ -69,12 +69,18 @@ def save(
     """Save the tensors of any framework, in one file or as a model of several files.
 
     `path`: if it ends in ".safetensors", one file is written, as by `save_file`. Any other path is
-    a folder, written as by `save_checkpoint`: files of up to `max_shard_size` (bytes, or a text
-    such as "2GB"; default "5GB") and their index. All tensors must be of one framework. `metadata`:
-    the metadata of each file. `new_folder`, `remove_old_files`: for a folder, as in
-    `save_checkpoint`. `durability`: as in `save_file`. `progress`: a function that gets the number
+    a folder: files of up to `max_shard_size` (bytes, or a text such as "2GB"; default "5GB") and
+    their index, split as huggingface_hub does. All tensors must be of one framework. `metadata`:
+    the metadata of each file.
+
+    A folder that does not exist appears at once, with all files. In a folder that exists, the index is
+    replaced after the files. Then the files of an older model with the same stem are removed, unless
+    `remove_old_files` is false. `new_folder=True` refuses a folder that exists. docs/checkpoints.md
+    says which files a crash leaves.
+
+    `durability`: as in `save_file`. `progress`: a function that gets the number
     of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors of
-    `save_file` and `save_checkpoint`, and TypeError for a dict in the dict. Raises ValueError if
+    `save_file`, and TypeError for a dict in the dict. Raises ValueError if
     `max_shard_size` or `new_folder` is given for one file, and for a path that ends as files of
     another format do, such as "model.pt".
     """
@@ -90,7 +96,7 @@ def save(
         return
     _check_folder(path)
     size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-    module.save_checkpoint(
+    module._save_folder(
         tensors,
         path,
         **size,

@@ -3,8 +3,7 @@
 `StorageReader` is the reader for `torch.distributed.checkpoint.load`. `load_sharded` does the same
 without it: it fills a model, or makes DTensors. `StorageWriter` is the writer for
 `torch.distributed.checkpoint.save` and `async_save`, and `save_sharded` does the same without it. The
-collectives are those of torch.distributed. This package opens no socket. `consolidate` makes a plain
-checkpoint of a folder that torch's writers left.
+collectives are those of torch.distributed. This package opens no socket.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 try:
     import torch
 
-    from ._dcp.consolidate import consolidate
     from ._dcp.storage_reader import StorageReader
     from ._dcp.storage_writer import StorageWriter
     from ._ranks.agreement import RankError
@@ -34,7 +32,6 @@ __all__ = [
     "RankError",
     "StorageReader",
     "StorageWriter",
-    "consolidate",
     "load_sharded",
     "save_sharded",
 ]

@@ -13,17 +13,14 @@ import numpy as np
 
 from . import numpy as _numpy
 from ._arrays.jax_arrays import _from_numpy
-from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
 from ._native import TensorSpec
 
 __all__ = [
     "load",
-    "load_checkpoint",
     "load_file",
     "save",
-    "save_checkpoint",
     "save_file",
 ]
 
@@ -59,11 +56,4 @@ def _flatten(tensors: Mapping[str, jax.Array], keep_alive_buffer: list[Any]) -> 
 save, save_file, load, load_file = make_functions(
     __name__, "jax", "jax.Array", "arrays", _flatten, adopt=_adopt
 )
-save_checkpoint: SaveCheckpoint[jax.Array]
-save_checkpoint, _save_file = make_save(
-    __name__,
-    "jax.Array",
-    "arrays",
-    lambda tensors, keep: (_flatten(tensors, keep), None),
-)
-load_checkpoint: LoadCheckpoint[jax.Array] = for_cpu(__name__, "jax", "jax.Array", "arrays")
+_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

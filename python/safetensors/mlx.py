@@ -14,17 +14,14 @@ import numpy as np
 from . import numpy as _numpy
 from ._arrays.mlx_arrays import _from_numpy
 from ._arrays.numpy_dtypes import _getdtype
-from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
 from ._native import TensorSpec
 
 __all__ = [
     "load",
-    "load_checkpoint",
     "load_file",
     "save",
-    "save_checkpoint",
     "save_file",
 ]
 
@@ -58,11 +55,4 @@ def _flatten(tensors: Mapping[str, mx.array], keep_alive_buffer: list[Any]) -> d
 save, save_file, load, load_file = make_functions(
     __name__, "mlx", "mx.array", "arrays", _flatten
 )
-save_checkpoint: SaveCheckpoint[mx.array]
-save_checkpoint, _save_file = make_save(
-    __name__,
-    "mx.array",
-    "arrays",
-    lambda tensors, keep: (_flatten(tensors, keep), None),
-)
-load_checkpoint: LoadCheckpoint[mx.array] = for_cpu(__name__, "mlx", "mx.array", "arrays")
+_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

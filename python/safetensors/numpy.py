@@ -18,17 +18,14 @@ from . import _native
 from ._arrays.dtypes import UNPACKED
 from ._arrays.numpy_dtypes import _TYPES as _TYPES
 from ._arrays.numpy_dtypes import _getdtype as _getdtype
-from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._native import SafetensorError, TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
 __all__ = [
     "load",
-    "load_checkpoint",
     "load_file",
     "save",
-    "save_checkpoint",
     "save_file",
 ]
 
@@ -179,11 +176,4 @@ def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]
     }
 
 
-save_checkpoint: SaveCheckpoint[Array]
-save_checkpoint, _save_file = make_save(
-    __name__,
-    "np.ndarray[Any, Any]",
-    "arrays",
-    lambda tensors, keep: (_flatten(tensors, keep), None),
-)
-load_checkpoint: LoadCheckpoint[Array] = for_cpu(__name__, "np", "np.ndarray[Any, Any]", "arrays")
+_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

@@ -17,17 +17,14 @@ from . import numpy as _numpy
 from ._arrays.paddle_arrays import _NAMES, _place
 from ._arrays.paddle_arrays import _check_version as _check_version
 from ._arrays.paddle_arrays import _from_numpy as _from_numpy
-from ._frameworks.load_checkpoint import LoadCheckpointTo, for_devices
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._native import TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
 __all__ = [
     "load",
-    "load_checkpoint",
     "load_file",
     "save",
-    "save_checkpoint",
     "save_file",
 ]
 
@@ -112,13 +109,4 @@ def load_file(
         return f.get_tensors()
 
 
-save_checkpoint: SaveCheckpoint[paddle.Tensor]
-save_checkpoint, _save_file = make_save(
-    __name__,
-    "paddle.Tensor",
-    "tensors",
-    lambda tensors, keep: (_flatten(tensors, keep), None),
-)
-load_checkpoint: LoadCheckpointTo[paddle.Tensor] = for_devices(
-    __name__, "paddle", "paddle.Tensor", "tensors"
-)
+_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

@@ -13,17 +13,14 @@ import tensorflow as tf
 
 from . import numpy as _numpy
 from ._arrays.tensorflow_arrays import _from_numpy
-from ._frameworks.load_checkpoint import LoadCheckpoint, for_cpu
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
 from ._native import TensorSpec
 
 __all__ = [
     "load",
-    "load_checkpoint",
     "load_file",
     "save",
-    "save_checkpoint",
     "save_file",
 ]
 
@@ -56,11 +53,4 @@ def _flatten(tensors: Mapping[str, tf.Tensor], keep_alive_buffer: list[Any]) -> 
 save, save_file, load, load_file = make_functions(
     __name__, "tf", "tf.Tensor", "tensors", _flatten
 )
-save_checkpoint: SaveCheckpoint[tf.Tensor]
-save_checkpoint, _save_file = make_save(
-    __name__,
-    "tf.Tensor",
-    "tensors",
-    lambda tensors, keep: (_flatten(tensors, keep), None),
-)
-load_checkpoint: LoadCheckpoint[tf.Tensor] = for_cpu(__name__, "tf", "tf.Tensor", "tensors")
+_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

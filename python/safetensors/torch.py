@@ -29,8 +29,7 @@ from ._arrays.sharing import (
 )
 from ._arrays.torch_dtypes import _TYPES as _TYPES
 from ._arrays.torch_dtypes import _getdtype as _getdtype
-from ._frameworks.load_checkpoint import LoadCheckpointTo, for_devices
-from ._frameworks.make_save import SaveCheckpoint, make_save
+from ._frameworks.make_save import make_save
 from ._models.load_into import load_into
 from ._native import TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
@@ -43,12 +42,10 @@ __all__ = [
     "_is_complete",
     "_remove_duplicate_names",
     "load",
-    "load_checkpoint",
     "load_file",
     "load_into",
     "load_model",
     "save",
-    "save_checkpoint",
     "save_file",
     "save_model",
     "storage_ptr",
@@ -271,11 +268,7 @@ def load_file(
         return tensors
 
 
-save_checkpoint: SaveCheckpoint[torch.Tensor]
-save_checkpoint, _save_file = make_save(__name__, "torch.Tensor", "tensors", _described)
-load_checkpoint: LoadCheckpointTo[torch.Tensor] = for_devices(
-    __name__, "pt", "torch.Tensor", "tensors"
-)
+_save_folder, _save_file = make_save(_described)
 
 
 def save_model(

@@ -9,7 +9,6 @@
 
 #include "accept.h"
 #include "checkpoint.h"
-#include "display.h"
 #include "file/file.h"
 #include "index.h"
 #include "memory.h"
@@ -42,13 +41,10 @@ std::uint64_t bytes_read(const ReadReport& report) {
 // Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
-  // with_bytes: next() also returns the bytes of each new array.
-  PyStream(const PyCheckpoint& checkpoint, Requests requests, ReadOptions options, nb::handle progress = nb::none(),
-           bool with_bytes = false)
+  PyStream(const PyCheckpoint& checkpoint, Requests requests, ReadOptions options, nb::handle progress = nb::none())
       : watch_(progress),
         targets_(std::move(requests.targets)),
         maker_(checkpoint.maker()),
-        with_bytes_(with_bytes),
         bytes_read_(checkpoint.bytes_read()) {
     options.progress = watch_.callback();
     Result<Stream> stream = requests.plan.stream(options);
@@ -62,8 +58,7 @@ class PyStream {
     stream_.reset();
   }
 
-  // Returns (index, array), or (index, array, bytes): see define_checkpoint. Raises StopIteration at the end and after
-  // close().
+  // Returns (index, array). Raises StopIteration at the end and after close().
   nb::object next() {
     if (forked()) raise("a stream cannot be used in a forked child: make one there");
     if (watch_.asking()) raise("a stream cannot be read by the handler of a signal that came while it is read");
@@ -83,9 +78,7 @@ class PyStream {
     if (!item) raise_read_error(item.error(), "", "");
     if (!*item) throw nb::stop_iteration();
     const nb::object& target = targets_[(*item)->index];
-    if (!with_bytes_) return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
-    const nb::object bytes = target.is_valid() ? nb::none() : make_memory((*item)->array);
-    return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target), bytes);
+    return nb::make_tuple((*item)->index, finish(*maker_, std::move((*item)->array), target));
   }
 
   // Waits for a next() that runs in another thread. If a signal handler inside of a next() of this thread calls
@@ -125,7 +118,6 @@ class PyStream {
   Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
-  const bool with_bytes_;
   const BytesRead bytes_read_;
   std::uint64_t counted_ = 0;  // of bytes_read_; guarded by turn_
   std::mutex turn_;            // held by the thread in next(); never locked with the GIL held
@@ -228,47 +220,6 @@ nb::object headers(const PyCheckpoint& self) {
   }();
   if (!bytes) raise_read_error(bytes.error(), "", "");
   return own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
-}
-
-// (bytes before the data, size of the file) of file `index`. The bytes come from the open file, and are those of the
-// header that the tensors come from.
-nb::object read_header(const PyCheckpoint& self, std::size_t index) {
-  const File file = self.get().files()[index];
-  const Result<std::string> bytes = [&] {
-    const WithoutGil released;
-    return file::read_header(file);
-  }();
-  if (!bytes) raise_read_error(bytes.error(), "", "");
-  return nb::make_tuple(own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size()))),
-                        file.header().file_bytes());
-}
-
-// (begin, end, name) of each tensor of file `index`, in the order of a manifest. The offsets are from the start of the
-// file.
-nb::list tensor_ranges(const PyCheckpoint& self, std::size_t index) {
-  const File file = self.get().files()[index];
-  nb::list ranges;
-  for (const TensorInfo& tensor : file.header().tensors()) {
-    check_signals(nb::len(ranges));
-    ranges.append(nb::make_tuple(tensor.file_offset, tensor.file_offset + tensor.nbytes(), to_str(tensor.name)));
-  }
-  return ranges;
-}
-
-// Up to `size` bytes from `offset` on of file `index`, through the open file. They may be bytes of tensors that the
-// index does not name. No bytes: the end of the file.
-nb::object read_range(const PyCheckpoint& self, std::size_t index, std::uint64_t offset, std::size_t size) {
-  const File file = self.get().files()[index];
-  nb::object bytes = own(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-  std::byte* const data = reinterpret_cast<std::byte*>(PyBytes_AsString(bytes.ptr()));
-  const Result<std::size_t> count = [&] {
-    const WithoutGil released;
-    return file.source().read_at(offset, {data, size});
-  }();
-  if (!count) raise_read_error(count.error(), "", file.path());
-  return *count == size
-             ? bytes
-             : own(PyBytes_FromStringAndSize(PyBytes_AsString(bytes.ptr()), static_cast<Py_ssize_t>(*count)));
 }
 
 // Returns whole tensors and contiguous slices as views of private maps of their files, one map per file. `requests` is
@@ -410,20 +361,8 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
       .def("unindexed_tensors", &unindexed_tensors)
       .def("stray_files", &stray_files)
       .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
-      .def("read_header", &read_header, nb::arg("file"),
-           "(bytes before the data, size of the file): the bytes that the header of this file was read from.")
-      .def("tensor_ranges", &tensor_ranges, nb::arg("file"),
-           "(begin, end, name) of each tensor of a file, also of those that the index does not name.")
-      .def("read_range", &read_range, nb::arg("file"), nb::arg("offset"), nb::arg("size"),
-           "Up to `size` bytes of a file from `offset` on, also of tensors that the index does not name.")
       .def("tolerated", &tolerated, "The faults that `accept` allowed, of all files together. See safe_open.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
-      .def(
-          "table",
-          [](const PyCheckpoint& self, nb::object title) {
-            return make_table(std::string(from_str(title, "title")), self.get().tensors());
-          },
-          nb::arg("title").none(), "The HTML of a table of the tensors.")
       .def(
           "get_tensor_meta",
           [](const PyCheckpoint& self, nb::object name) { return make_tensor_meta(find_tensor(self.get(), name)); },
@@ -466,15 +405,12 @@ void define_reading(nb::class_<PyCheckpoint>& type) {
       .def(
           "stream",
           [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache, nb::object progress, bool with_bytes) {
+             nb::object cache, nb::object progress) {
             return std::make_shared<PyStream>(self, make_requests(self.get(), requests),
-                                              make_read_options(threads, memory_limit, cache), progress, with_bytes);
+                                              make_read_options(threads, memory_limit, cache), progress);
           },
           nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none(), nb::arg("progress").none() = nb::none(), nb::arg("with_bytes") = false,
-          "An iterator of (index, array). with_bytes: of (index, array, bytes), where bytes shares the memory that "
-          "was\n"
-          "read, before the framework converted it. It is None for an array of the caller.");
+          nb::arg("cache").none(), nb::arg("progress").none() = nb::none(), "An iterator of (index, array).");
 }
 
 }  // namespace

@@ -32,11 +32,6 @@ NB_MODULE(_native, module) {
   define_checkpoint(module);
   define_checkpoint_layout(module);
   define_writer(module);
-  define_reshard(module);
-  define_diff(module);
-  define_stats(module);
-  define_lint(module);
-  define_manifest(module);
   define_texts(module);
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})

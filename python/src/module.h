@@ -10,11 +10,6 @@ void define_safe_open(nb::module_& module);
 void define_load(nb::module_& module);
 void define_checkpoint(nb::module_& module);
 void define_writer(nb::module_& module);
-void define_reshard(nb::module_& module);
-void define_diff(nb::module_& module);
-void define_stats(nb::module_& module);
-void define_lint(nb::module_& module);
-void define_manifest(nb::module_& module);
 void define_texts(nb::module_& module);
 
 }  // namespace safetensors::python

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "accept.h"
-#include "display.h"
 #include "module.h"
 #include "opened.h"
 #include "prefetch.h"
@@ -15,6 +14,11 @@
 
 namespace safetensors::python {
 namespace {
+
+// The text as Python shows it: in quotes, with escapes.
+std::string quoted(const std::string& text) {
+  return nb::cast<std::string>(nb::repr(to_str(text)));
+}
 
 constexpr const char* kOpening = "Error while deserializing header: ";
 
@@ -33,11 +37,7 @@ class SafeOpen {
     const std::string head = "safe_open(" + quoted(path_) + ", ";
     if (!opened) return head + "closed)";
     return head + "framework='" + name_of(opened->framework()) + "', backend='" + name_of(opened->backend()) + "', " +
-           nb::cast<std::string>(import_own("_base.display").attr("count_text")(opened->header().size())) + ")";
-  }
-  [[nodiscard]] nb::object html() const {
-    const std::shared_ptr<Opened> opened = if_open();
-    return opened ? make_table(path_, opened->list()) : make_table(path_ + " (closed)", Tensors());
+           nb::cast<std::string>(import_own("_base.options").attr("count_text")(opened->header().size())) + ")";
   }
   void close() {
     std::shared_ptr<Opened> closed;  // destroyed after the lock is released
@@ -163,7 +163,6 @@ struct PySafeSlice {
     return "PySafeSlice(" + quoted(std::string(tensor.name())) + ", " +
            printable(opened->header().dtype_name(tensor.info())) + ", " + to_string(tensor.shape()) + ")";
   }
-  [[nodiscard]] nb::object html() const { return make_table(opened->path(), std::span<const Tensor>(&tensor, 1)); }
 };
 
 }  // namespace
@@ -187,7 +186,6 @@ void define_slice(nb::module_& module) {
           [](const PySafeSlice& self) { return to_str(self.opened->header().dtype_name(self.tensor.info())); },
           "The tensor's dtype in the file, such as \"F32\".")
       .def("__repr__", &PySafeSlice::repr)
-      .def("_repr_html_", &PySafeSlice::html, "A table of one row, for notebooks.")
       .def(
           "__getitem__",
           [](const PySafeSlice& self, nb::object index) { return self.opened->slice(self.tensor, index); },
@@ -279,7 +277,6 @@ void define_safe_open(nb::module_& module) {
       .def(
           "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
       .def("__repr__", &SafeOpen::repr)
-      .def("_repr_html_", &SafeOpen::html, "A table of the tensors, for notebooks.")
       .def("__len__", [](const SafeOpen& self) { return self.get()->header().size(); })
       .def("__contains__", &contains_name, nb::arg("name").none())
       .def("__iter__", [](const SafeOpen& self) { return nb::iter(keys(self)); });

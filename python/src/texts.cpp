@@ -1,4 +1,4 @@
-// Rules about texts that the package shares with the command: characters that messages show, patterns of names, sizes.
+// Rules about texts that the package shares with the command: patterns of names, paths, sizes.
 #include "base/byte_size.h"
 #include "base/glob.h"
 #include "module.h"
@@ -6,17 +6,6 @@
 
 namespace safetensors::python {
 namespace {
-
-// Takes any str: a byte of a path that is not UTF-8 is a lone surrogate, and so may be a character of a stranger.
-nb::object shown(nb::handle text) {
-  nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
-  if (!bytes.is_valid()) {
-    PyErr_Clear();
-    bytes = own(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogatepass"));
-  }
-  const Buffer buffer(bytes);
-  return to_str(printable({reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size()}));
-}
 
 nb::list matching(nb::handle pattern, nb::handle names) {
   nb::list found;
@@ -40,8 +29,6 @@ nb::object size_digits(nb::handle text) {
 }  // namespace
 
 void define_texts(nb::module_& module) {
-  module.def("_printable", &shown, nb::arg("text"),
-             "The text as messages show it: invisible characters are escaped, and backslashes are doubled.");
   module.def(
       "_is_pattern",
       [](nb::handle text) {
@@ -60,9 +47,6 @@ void define_texts(nb::module_& module) {
       "The str of a path. Raises TypeError, which names the argument and what was expected, or ValueError.");
   module.def("_size_digits", &size_digits, nb::arg("text").none(),
              "The decimal digits of the bytes that a text such as \"1.5GB\" stands for, or None.");
-  module.def(
-      "_size_text", [](nb::handle bytes) { return to_str(base::size_text(to_unsigned(bytes))); }, nb::arg("bytes"),
-      "A number of bytes for people: \"1.5 KiB\".");
 }
 
 }  // namespace safetensors::python

@@ -13,7 +13,6 @@
 
 #include "checkpoint.h"
 #include "checkpoint_layout.h"
-#include "display.h"
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
@@ -314,8 +313,6 @@ class PyWriter {
   }
   // For the garbage collector: the function may own this object.
   [[nodiscard]] nb::object& progress() noexcept { return progress_; }
-  // Only for a single file. The headers of a model have no table.
-  [[nodiscard]] const Header& header() const noexcept { return headers_[0]; }
 
  private:
   // A call in progress: one of many that write, or the only one that commits. It raises an error instead of waiting.
@@ -458,12 +455,6 @@ void define_writer(nb::module_& module) {
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
       .def("__len__", &PyWriter::size)
-      .def(
-          "table",
-          [](const PyWriter& self, nb::object title) {
-            return make_table(std::string(from_str(title, "title")), self.header().tensors());
-          },
-          nb::arg("title").none(), "The HTML of a table of the tensors.")
       .def("dtype", &PyWriter::dtype, nb::arg("name").none(), "The dtype of a tensor in the format, such as \"F32\".");
   module.def(
       "_checkpoint_writer",

@@ -1,8 +1,6 @@
-// stats(), diff(), lint() and recognize() of files whose faults the reader accepted.
+// stats() and diff() of files whose faults the reader accepted.
 #include <gtest/gtest.h>
 #include <safetensors/diff.h>
-#include <safetensors/lint.h>
-#include <safetensors/recognize.h>
 #include <safetensors/stats.h>
 
 #include <memory>
@@ -61,17 +59,6 @@ TEST(CheckAcceptedFaults, DiffComparesTextsOfUnknownDtypes) {
   const File one = open_unknown("X9", 2);
   const File longer = open_unknown("X9", 6);
   EXPECT_FALSE(diff(one.tensors(), longer.tensors(), {.values = false}).value().equal());
-}
-
-TEST(CheckAcceptedFaults, LintReadsOnlyBytesOfTensors) {
-  EXPECT_TRUE(succeeds(lint(open_faults(), {})));
-}
-
-TEST(CheckAcceptedFaults, RecognizeCountsNoUnknownWeights) {
-  const File file = open_faults();
-  const Recognition found = recognize(file.tensors(), file.metadata()).value();
-  EXPECT_EQ(found.weights, 1u);
-  EXPECT_EQ(found.unknown, 1u);
 }
 
 }  // namespace

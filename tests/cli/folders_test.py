@@ -52,8 +52,7 @@ class NumberedFilesTest(FoldersTest):
             expected = [f"{shown}: incomplete: 1 of 6 files missing: {lost}"]
             self.assertEqual(self.lines(1, "verify", path), expected)
             self.assertEqual(self.lines(1, "verify", path, "--quiet"), expected)
-            self.assertEqual(self.lines(1, "lint", path, "--quiet"), expected)
-        for verb in ("verify", "lint"):
+        for verb in ("verify",):
             self.assertIn(f"{pattern}: incomplete: 1 of 6 files missing: {lost}", self.lines(1, verb, "d", "-R"))
             file = json.loads(self.answer(1, verb, "d/m", "--json")[0])["files"][0]
             self.assertEqual((file["download"]["file_count"], file["download"]["missing_files"]), (6, [f"d/m/{lost}"]))
@@ -91,11 +90,9 @@ class NumberedFilesTest(FoldersTest):
         self.assertEqual(self.names("m", "-R"), [(pattern, ["t1", "t2"])])
         self.assertIn(f"{pattern}: ok, 2 tensors in 2 files, 8 bytes", self.answer(0, "verify", "m")[0])
         self.assertEqual(self.answer(0, "cat", "m", "t2", "--format", "text")[0], "[97, 98, 99, 100]\n")
-        self.assertEqual(self.answer(0, "lint", "m")[0], f"{pattern}: nothing found\n")
         for verb in ("info", "stats", "hash"):
             self.answer(0, verb, "m")
-        self.answer(0, "repack", "m", "out")
-        self.answer(0, "index", "make", "m")
+        self.answer(0, "index", "m")
         self.assertEqual(self.names("m"), [("m", ["t1", "t2"])])
 
     def test_names_with_wildcards_stand_for_themselves(self):
@@ -111,84 +108,11 @@ class NumberedFilesTest(FoldersTest):
 
 
 class PipelineTest(FoldersTest):
-    def index(self, components):
-        self.write("p/model_index.json", json.dumps({"_class_name": "P", "_diffusers_version": "1"} | components))
-
-    def test_components_without_weights_are_named(self):
-        self.model("p/unet/m")
-        self.index(
-            {
-                "unet": ["diffusers", "UNet2DConditionModel"],
-                "vae": ["diffusers", "AutoencoderKL"],
-                "text_encoder": ["transformers", "CLIPTextModel"],
-                "checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
-                "scheduler": ["diffusers", "PNDMScheduler"],
-                "tokenizer": ["transformers", "CLIPTokenizer"],
-                "tokenizer_2": ["transformers", "T5TokenizerFast"],
-                "feature_extractor": ["transformers", "CLIPImageProcessor"],
-                "extractor": ["transformers", "CLIPFeatureExtractor"],
-                "image_encoder": [None, None],
-                "requires_safety_checker": True,
-                "nested": [["diffusers", "AutoencoderKL"], {"a": ["b", "c"]}, 1],
-                "../unet2": ["diffusers", "AutoencoderKL"],
-                "..": ["diffusers", "AutoencoderKL"],
-                "a/b": ["diffusers", "AutoencoderKL"],
-                "_private": ["diffusers", "AutoencoderKL"],
-            }
-        )
-        os.makedirs(self.path("p/text_encoder"))
-        lacks = [f"p/{name}: incomplete: no weights, but model_index.json lists it" for name in ("vae", "text_encoder", "checker")]
-        for verb in ("verify", "lint"):
-            self.assertEqual(self.lines(1, verb, "p", "--quiet"), lacks)
-            self.assertEqual(self.lines(1, verb, "p", "-R", "--quiet"), lacks)
-            files = json.loads(self.answer(1, verb, "p", "--json")[0])["files"]
-            self.assertEqual([f["path"] for f in files if "error" in f], ["p/vae", "p/text_encoder", "p/checker"])
-        self.model("p/vae/m")
-        self.model("p/text_encoder/m")
-        self.model("p/checker/m")
-        self.assertEqual(self.lines(0, "verify", "p"), [])
-        self.model("p/stray")  # a file beside the components
-        self.assertEqual(self.answer(0, "verify", "p")[0].count("/m.safetensors: ok"), 4)
-
-    def test_weights_in_another_format_are_a_note(self):
-        self.model("p/unet/m")
-        self.index({"vae": ["diffusers", "AutoencoderKL"], "x": ["custom", "Thing"], "link": ["diffusers", "Unet"]})
-        self.write("p/vae/diffusion_pytorch_model.bin", "")
-        os.symlink("unet", self.path("p/link"))
-        notes = [
-            "p/vae: note: not checked: its weights have another format: diffusion_pytorch_model.bin",
-            "p/x: note: not checked: no weights, and the class Thing of custom is unknown",
-            "p/link: note: not checked: a symlink to a folder",
-        ]
-        self.assertEqual(self.lines(0, "verify", "p"), notes)
-        self.assertEqual(self.lines(0, "verify", "p", "--quiet"), [])
-        self.assertEqual(self.lines(0, "lint", "p", "--quiet"), [])
-        files = json.loads(self.answer(0, "verify", "p", "--json")[0])["files"]
-        self.assertEqual([f["valid"] for f in files], [True, None, None, None])
-
-    def test_an_invalid_index_is_an_error(self):
-        self.model("p/unet/m")
-        for text in ("{", "[]", "{} x", '{"a": [1,}', '{"a": ' + "[" * 200, " " * (1 << 20) + "{}"):
-            self.write("p/model_index.json", text)
-            for verb in ("verify", "lint"):
-                lines = self.lines(1, verb, "p", "--quiet")
-                self.assertEqual(len(lines), 1)
-                self.assertTrue(lines[0].startswith("p/model_index.json: invalid: "), lines)
-        os.remove(self.path("p/model_index.json"))
-        os.mkfifo(self.path("p/model_index.json"))
-        self.assertIn("p/model_index.json: invalid: not a regular file", self.lines(1, "verify", "p")[-1])
-
     def test_other_verbs_name_the_components(self):
         self.model("p/unet/m")
         self.model("p/vae/m")
-        for text in ("{}", None):
-            if text is None:
-                os.remove(self.path("p/model_index.json"))
-            else:
-                self.write("p/model_index.json", text)
-            what = "a pipeline of several models" if text else "a folder of models in folders"
-            for verb in (["cat", "p", "a"], ["meta", "ls", "p"], ["cast", "p", "o", "--to", "f16"], ["diff", "p", "p"]):
-                self.assertIn(f"p: {what}, name one of them: `p/unet`, `p/vae`\n", self.answer(1, *verb)[1])
+        for verb in (["cat", "p", "a"], ["meta", "ls", "p"], ["cast", "p", "o", "--to", "f16"], ["diff", "p", "p"]):
+            self.assertIn("p: a folder of models in folders, name one of them: `p/unet`, `p/vae`\n", self.answer(1, *verb)[1])
 
     def test_variants_are_models_of_their_own(self):
         self.model("p/unet/m")
@@ -207,25 +131,9 @@ class PipelineTest(FoldersTest):
         for name in ("a/m", "b/m", "c/deep/m"):
             self.model(f"d/{name}")
         notice = "safetensors: d: notice: 2 folders below hold safetensors files and were not checked: -R checks them\n"
-        for verb in ("verify", "lint"):
-            self.assertEqual(self.answer(0, verb, "d")[1], notice)
-            self.assertEqual(self.answer(0, verb, "d", "-R")[1], "")
+        self.assertEqual(self.answer(0, "verify", "d")[1], notice)
+        self.assertEqual(self.answer(0, "verify", "d", "-R")[1], "")
         self.assertEqual(self.answer(0, "verify", "d/a")[1], "")
-
-
-class HeaderOnlyTest(FoldersTest):
-    def test_a_model_with_a_short_file_is_read_file_by_file(self):
-        self.shards("m", 2)
-        self.answer(0, "index", "make", "m")
-        size = os.path.getsize(self.path("m/model-00002-of-00002.safetensors"))
-        os.truncate(self.path("m/model-00002-of-00002.safetensors"), size - 1)
-        self.assertIn("--header-only", self.answer(1, "ls", "m")[1])
-        files = [(f"m/model-0000{i}-of-00002.safetensors", [f"t{i}"]) for i in (1, 2)]
-        self.assertEqual(self.names("m", "--header-only"), files)
-        self.answer(0, "info", "m", "--header-only")
-        out = self.answer(0, "verify", "m", "--header-only")[0]
-        self.assertIn(f"{files[1][0]}: ok, 1 tensor, {size} bytes, 1 of 4 bytes of the data are missing", out)
-        self.assertEqual(self.answer(0, "verify", "m", "-R", "--header-only")[0], out)
 
 
 class CacheTest(FoldersTest):
@@ -272,7 +180,7 @@ class CacheTest(FoldersTest):
         self.write("hub/models--only--tokenizer/blobs/x", "")
         message = self.answer(1, "ls", "hub")[1]
         self.assertIn("a cache of models, name one of them: `hub/models--only--tokenizer`, `hub/models--x--y`", message)
-        if json.loads(self.answer(0, "version", "--json")[0])["hashes"]["sha256"] == "none":
+        if "sha256: none" in self.answer(0, "--version")[0]:
             self.skipTest("the command was built without OpenSSL")
         snapshots = [f"{self.repository}/snapshots/{name}" for name in (self.MAIN, self.OLD)]
         expected = [f"{name}/model.safetensors: matches its blob" for name in snapshots]
@@ -284,12 +192,12 @@ class CacheTest(FoldersTest):
 class RecursiveTest(FoldersTest):
     def test_verbs_without_recursive_say_what_to_do(self):
         for option in ("-R", "--recursive"):
-            message = self.answer(2, "inspect", "x", option)[1]
-            self.assertIn("inspect has no --recursive: it makes one page per model, run it for each", message)
+            message = self.answer(2, "page", "x", option)[1]
+            self.assertIn("page has no --recursive: it makes one page per model, run it for each", message)
             for verb in ("cat", "diff", "merge"):
                 message = self.answer(2, verb, "x", option)[1]
                 self.assertIn(f"{verb} has no --recursive: it takes one model at a time, run it for each", message)
-            self.assertIn("unknown option", self.answer(2, "version", option)[1])
+            self.assertIn("unknown option", self.answer(2, "completions", option)[1])
 
 
 if __name__ == "__main__":

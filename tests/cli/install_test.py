@@ -4,7 +4,6 @@
     install_test.py SAFETENSORS CMAKE BUILD CONFIGURATION [unittest's arguments]
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -53,27 +52,6 @@ class InstallTest(unittest.TestCase):
         ):
             self.assertEqual(self.content(path), output(PROGRAM, "completions", shell))
 
-    def test_manual_pages(self) -> None:
-        pages = json.loads(output(PROGRAM, "man", "--json"))["pages"]
-        for page in pages:
-            self.assertEqual(self.content(os.path.join("man/man1", page["name"])), page["text"])
-        installed = os.listdir(os.path.join(self.prefix, "share/man/man1"))
-        self.assertEqual(sorted(installed), sorted(page["name"] for page in pages))
-
-    def test_man_finds_a_page(self) -> None:
-        if shutil.which("man") is None:
-            self.skipTest("man is not installed")
-        version = subprocess.run(["man", "--version"], capture_output=True, text=True, check=False)
-        if not version.stdout.startswith("man "):
-            self.skipTest("man is not that of man-db")
-        link = os.path.join(
-            self.home.name, "man"
-        )  # a path of man must not have a colon or odd characters
-        os.symlink(os.path.join(self.prefix, "share/man"), link)
-        found = output("man", "-M", link, "-w", "safetensors-diff").strip()
-        self.assertEqual(
-            os.path.realpath(found), os.path.realpath(os.path.join(link, "man1/safetensors-diff.1"))
-        )
 
 
 if __name__ == "__main__":

@@ -29,9 +29,8 @@ CASES = {
     "rename": (["rename", "IN", "OUT", "--map", "names"], TENSORS),
     "cast": (["cast", "IN", "OUT", "--to", "i32"], TENSORS),
     "split": (["split", "IN", "OUT", "--max-shard-size", str(2 * BYTES)], 3),
-    "reshard": (["reshard", "IN", "OUT", "--max-shard-size", str(BYTES)], TENSORS),
-    "reshard_to_one": (["reshard", "IN", "OUT"], 1),
-    "repack": (["repack", "IN", "OUT"], TENSORS),
+    "split_to_one": (["split", "IN", "OUT"], 1),
+    "split_alike": (["split", "IN", "OUT", "--max-shard-size", str(BYTES)], TENSORS),
 }
 
 
@@ -122,7 +121,7 @@ class KilledTest(unittest.TestCase):
                 self.assertIn(len(held), (1, 2))  # 2: the values stay, only the files change
                 if source == "out":
                     # Not the command itself: it would change a new model once more.
-                    self.succeed("repack", "out", "out", "--force")
+                    self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
                     self.assertEqual(self.holds("out", "old", "new"), held)
                     with_index = self.path("out", "model.safetensors.index.json")
                     if os.path.exists(with_index):
@@ -161,7 +160,7 @@ class KilledTest(unittest.TestCase):
         shutil.rmtree(self.path("old"))
         os.mkdir(self.path("old"))
         shutil.copy(self.path("old.safetensors"), self.path("old", "model.safetensors"))
-        self.check("reshard", "out")
+        self.check("split_alike", "out")
 
 
 for each in CASES:

@@ -205,102 +205,16 @@ def checkpoints():
     yield "none.json", b'{"metadata": {}, "weight_map": {}}'
 
 
-def recognized():
-    """Models of known kinds: (path, bytes)."""
-    layer = "base_model.model.model.layers.0.self_attn."
-    yield "adapter/adapter_model.safetensors", of_tensors(
-        [
-            (layer + "q_proj.lora_A.weight", "F32", [2, 8], bytes(64)),
-            (layer + "q_proj.lora_B.weight", "F32", [8, 2], bytes(64)),
-            (layer + "v\u202e.lora_A.weight", "F32", [2, 8], bytes(64)),
-            (layer + "v\u202e.lora_B.weight", "F32", [4, 2], bytes(32)),
-        ],
-        {"format": "pt"},
-    )
-    # The product of the matrices has the norm 3 * 5, and 1 * 4.
-    yield "lora/base.safetensors", of_tensors(
-        [
-            ("model.a.weight", "F32", [2, 3], floats(*[10] * 6)),
-            ("b.0.weight", "F16", [2, 2, 1], struct.pack("<4e", 1, 1, 1, 1)),
-        ]
-    )
-    yield "lora/adapter.safetensors", of_tensors(
-        [
-            ("base_model.model.model.a.lora_A.weight", "F32", [1, 3], floats(1, 2, 2)),
-            ("base_model.model.model.a.lora_B.weight", "F32", [2, 1], floats(3, 4)),
-            ("base_model.model.gone.lora_A.weight", "F32", [1, 2], floats(1, 0)),
-            ("base_model.model.gone.lora_B.weight", "F32", [1, 1], floats(1)),
-            ("lora_b_0.lora_down.weight", "F16", [1, 2, 1], struct.pack("<2e", 0, 1)),
-            ("lora_b_0.lora_up.weight", "F16", [2, 1, 1], struct.pack("<2e", 4, 0)),
-            ("lora_b_0.alpha", "F32", [], floats(0.5)),
-            ("other", "F32", [1], floats(0)),
-        ]
-    )
-    # Rank 4, norms 2 and 2, so the change is 4 x the scale. The first key of alpha_pattern that fits decides.
-    modules = ["model.a", "model.b.q", "model.b.v", "model.b.vv"]
-    yield "rslora/adapter_model.safetensors", of_tensors(
-        [
-            (f"base_model.model.{module}.lora_{side}.weight", "F32", shape, floats(2, *[0] * 11))
-            for module in modules
-            for side, shape in (("A", [4, 3]), ("B", [3, 4]))
-        ]
-    )
-    yield "rslora/adapter_config.json", b"""{"r": 4, "lora_alpha": 8, "use_rslora": true, "alpha_pattern":
-        {"q": 2, "b.q": 3, "b\\\\.v+": 16, "model.b.vv": 1, "v": 1, "x(?=y)": 1}}"""
-    yield "lora/adapter_config.json", b'{"peft_type": "LORA", "r": 1, "lora_alpha": 2}'
-    # A tensor with a NaN, an alpha that is a whole number, metadata without an alpha, and a name with the words twice.
-    yield "lora_odd/base.safetensors", of_tensors(
-        [("a.weight", "F32", [1, 2], floats(float("nan"), 1)), ("b.weight", "F32", [1, 2], floats(3, 4))]
-    )
-    matrices = [("lora_A", "F32", [1, 2], floats(3, 4)), ("lora_B", "F32", [1, 1], floats(1))]
-    yield "lora_odd/adapter.safetensors", of_tensors(
-        [(f"{module}.{name}.weight", *rest) for module in ("a", "x.lora_A.b") for name, *rest in matrices]
-        + [("a.alpha", "I64", [], struct.pack("<q", 2))],
-        {"ss_network_alpha": "None"},
-    )
-    yield "lora_odd/adapter_config.json", b'{"r": 1, "lora_alpha": 4}'
-    yield "adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}'
-    packed = of_tensors(
+def quantized():
+    """A model with a config.json: (path, bytes)."""
+    yield "packed/model.safetensors", of_tensors(
         [
             ("m.weight_packed", "I32", [4, 4], bytes(64)),
             ("m.weight_scale", "BF16", [4, 1], bytes(8)),
             ("m.weight_shape", "I64", [2], bytes(16)),
         ]
     )
-    groups = b'{"g": {"weights": {"num_bits": 4, "group_size": null}}}'
-    yield "packed/model.safetensors", packed
-    yield "packed/config.json", b'{"quantization_config": {"quant_method": "compressed-tensors", "config_groups": ' + groups + b"}}"
-    yield "badly_configured/model.safetensors", packed
-    yield "badly_configured/config.json", b'{"quantization_config": {'
-    yield "gptq/model.safetensors", of_tensors(
-        [
-            ("model.embed_tokens.weight", "F16", [2, 32], bytes(128)),
-            ("m.qweight", "I32", [4, 8], bytes(128)),
-            ("m.qzeros", "I32", [1, 1], bytes(4)),
-            ("m.scales", "F16", [1, 8], bytes(16)),
-        ]
-    )
-
-
-def configured():
-    """Models whose config.json tells more: (path, bytes)."""
-    experts = [(f"model.layers.{l}.mlp.experts.{e}.up_proj.weight", "BF16", [4, 8], bytes(64)) for l in (0, 1) for e in range(4)]
-    others = [("model.embed_tokens.weight", "BF16", [16, 8], bytes(256)), ("model.norm.weight", "F32", [8], bytes(32))]
-    shared = [("model.layers.0.mlp.shared_experts.up_proj.weight", "BF16", [4, 8], bytes(64))]
-    moe = of_tensors(experts + others + shared)
-    numbers = b'"num_hidden_layers": 2, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072'
-    routed = b'"num_experts_per_tok": 2, "n_shared_experts": 1'
-    yield "moe/model.safetensors", moe
-    yield "moe/config.json", b'{"architectures": ["MixForCausalLM"], %b, "n_routed_experts": 4, %b}' % (numbers, routed)
-    # The tensors have 4 experts, and the configuration lies.
-    yield "moe_wrong/model.safetensors", moe
-    yield "moe_wrong/config.json", b'{"model_type": "mix\\u001b[31m", "num_experts": 8, "top_k": 2, %b}' % routed
-    yield "moe_types/model.safetensors", moe
-    wrong = b'"architectures": "A", "n_layer": "2", "n_head": -1, "num_experts": 1e9, "num_local_experts": [4], "n_positions": null'
-    yield "moe_types/config.json", b'{%b, "num_experts_per_tok": 99999999999999999999, "text_config": {"n_layer": 3}}' % wrong
-    # All experts of a layer in one tensor, and the configuration of the text in an object.
-    yield "fused/model.safetensors", of_tensors([("l.0.experts.up", "F16", [4, 2, 3], bytes(48)), ("l.0.norm", "F16", [4], bytes(8))])
-    yield "fused/config.json", b'{"text_config": {"num_local_experts": 4, "experts_per_token": 1}, "_class_name": "Fused"}'
+    yield "packed/config.json", b'{"quantization_config": {"quant_method": "compressed-tensors"}}'
 
 
 def pipelines():
@@ -313,7 +227,6 @@ def pipelines():
         files = {"down": f"diffusion_pytorch_model{variant}-00001-of-00002.safetensors", "up": f"diffusion_pytorch_model{variant}-00002-of-00002.safetensors"}
         return json.dumps({"metadata": {"total_size": 12}, "weight_map": files}).encode()
 
-    yield "sd/model_index.json", b'{"_class_name": "StableDiffusionPipeline"}'
     yield "sd/unet/config.json", b'{"_class_name": "UNet2DConditionModel", "num_attention_heads": null}'
     for variant in ("", ".fp16"):
         yield f"sd/unet/diffusion_pytorch_model{variant}-00001-of-00002.safetensors", one("down", 4)
@@ -326,13 +239,6 @@ def pipelines():
     yield "sd/text_encoder/.hidden/model.safetensors", one("hidden", 5)
     yield "sd/scheduler/scheduler_config.json", b"{}"
     yield "sd/extra/deep/adapter.safetensors", one("deep", 1)
-
-
-def polyglot():
-    """(path, bytes): a file that zip readers open, too, with a program in a tensor; a file with equal tensors."""
-    end = b"PK\5\6" + bytes(18)
-    yield "lint/copies.safetensors", of_tensors([("a", "F32", [1024], bytes(4096)), ("b", "F32", [1024], bytes(4096))])
-    yield "lint/polyglot.safetensors", of_tensors([("a", "U8", [24], b"\x7fELF" + bytes(20)), ("b", "U8", [22], end)], {"license": "mit"})
 
 
 def kinds():
@@ -366,7 +272,7 @@ def main(folder):
         with open(os.path.join(folder, name + ".safetensors"), "wb") as file:
             file.write(content)
     os.makedirs(os.path.join(folder, "folder"), exist_ok=True)
-    for name, content in itertools.chain(checkpoints(), recognized(), configured(), pipelines(), polyglot(), kinds(), accepted()):
+    for name, content in itertools.chain(checkpoints(), quantized(), pipelines(), kinds(), accepted()):
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

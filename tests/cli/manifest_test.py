@@ -241,7 +241,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
 
     def skip_unless_it_starts(self, limit: Callable[[], None]) -> None:
         """Sanitizers reserve more address space than the limit."""
-        if self.run_command("version", preexec_fn=limit).returncode != 0:
+        if self.run_command("--version", preexec_fn=limit).returncode != 0:
             self.skipTest("the program does not start within this address space: it has a sanitizer")
 
     def test_large_manifest_is_refused_before_it_is_read(self) -> None:
@@ -306,8 +306,8 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
             with open(out, "rb") as file:
                 before = file.read()
             for arguments, code in (
-                (["inspect", path, "--output", out, "--force"], 2),
-                (["inspect", path, "--output", out, "--force", "--dry-run"], 2),
+                (["page", path, "--output", out, "--force"], 2),
+                (["page", path, "--output", out, "--force", "--dry-run"], 2),
                 (["hash", path, "--manifest", "-o", out, "--force"], 1),
                 (["hash", path, "--manifest", "-o", out, "--force", "--dry-run"], 1),
             ):
@@ -317,7 +317,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
             with open(out, "rb") as file:
                 self.assertEqual(file.read(), before)
 
-    def test_cat_and_inspect_replace_no_file_of_the_model(self) -> None:
+    def test_cat_and_page_replace_no_file_of_the_model(self) -> None:
         folder = self.path("model")
         config = os.path.join(folder, "config.json")
         with open(config, "w", encoding="utf-8") as file:
@@ -327,7 +327,6 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
         name = next(tensor["name"] for tensor in listed["tensors"] if tensor["file"] == 0)
         index = os.path.join(folder, "model.safetensors.index.json")
         for out, arguments in (
-            (config, ["inspect", folder]),
             (index, ["cat", folder, name]),
             (shard, ["cat", folder, name]),
             (shard, ["cat", shard, name, "--dry-run"]),
@@ -343,7 +342,7 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
     def test_standard_input_is_not_replaced(self) -> None:
         with open(self.at("a.safetensors"), "rb") as file:
             result = self.run_command(
-                "inspect", "-", "--output", self.at("a.safetensors"), "--force", stdin=file
+                "page", "-", "--output", self.at("a.safetensors"), "--force", stdin=file
             )
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"is a file that is read", result.stderr)
@@ -393,10 +392,10 @@ class ManifestTest(CommandTest):  # type: ignore[misc]
             out = self.output("verify", path, "--manifest", manifest)
             self.assertEqual(out.count(b"matches the manifest"), len(names))
 
-    def test_inspect_error_of_the_page_is_a_json_document(self) -> None:
+    def test_page_error_of_the_page_is_a_json_document(self) -> None:
         for out in ("nodir/x.html", "a.safetensors/x.html"):
             path = self.at(out)
-            result = self.run_command("inspect", self.at("a.safetensors"), "--output", path, "--json")
+            result = self.run_command("page", self.at("a.safetensors"), "--output", path, "--json")
             self.assertEqual(result.returncode, 3)
             document = json.loads(result.stdout)
             self.assertEqual((document["output"], document["file"]), (path, path))

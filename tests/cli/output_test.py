@@ -268,7 +268,6 @@ class TableTest(CommandTest):
 class VersionTest(CommandTest):
     def test_all_places_name_the_version_of_the_file_version(self):
         release = source("VERSION").strip()
-        self.assertEqual(self.document("version", "--json")["version"], release)
         self.assertEqual(self.output("--version").decode().splitlines()[0], f"safetensors {release}")
         macros = re.findall(r"define SAFETENSORS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", source("include/safetensors/export.h"))
         self.assertEqual(".".join(macros), release.partition("+")[0])

@@ -78,12 +78,12 @@ class PipeTest(CommandTest):
                 file.write(data)
                 file.flush()
                 for given in ({"input": data}, {"stdin": file}):
-                    result = self.run_command("header", "-", **given)
+                    result = self.run_command("info", "--header", "-", **given)
                     self.assertEqual((result.returncode, result.stdout), (0, text))
                     self.assertTrue(result.stderr.startswith(message.encode()), result.stderr)
-                    document = json.loads(self.run_command("header", "-", "--json", **given).stdout)
+                    document = json.loads(self.run_command("info", "--header", "-", "--json", **given).stdout)
                     self.assertEqual((document["valid"], document["header"]), (True, json.loads(text)))
-        result = self.run_command("header", "-", input=whole[:40])
+        result = self.run_command("info", "--header", "-", input=whole[:40])
         self.assertEqual((result.returncode, result.stdout), (1, b""))
 
     def test_no_more_is_read_than_the_header_promises(self):

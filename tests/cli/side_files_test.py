@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--with-files: which files beside a model are copied, and which are not.
+"""The files beside a model: which files beside a model are copied, and which are not.
 
 side_files_test.py SAFETENSORS [unittest's arguments]
 """
@@ -37,25 +37,25 @@ class SideFilesTest(edit_test.EditTest):
         return self.succeed(*arguments)
 
     def test_each_verb_copies_the_same_files(self):
-        verbs = [("select", "-m", "*"), ("cast", "--to", "bf16"), ("reshard",), ("repack",), ("split",)]
+        verbs = [("select", "-m", "*"), ("cast", "--to", "bf16"), ("split",)]
         for verb, *options in verbs:
-            self.output(verb, "m", verb, *options, "--with-files")
+            self.output(verb, "m", verb, *options)
             self.assertEqual(self.names(verb), COPIED, verb)
             for name in COPIED:
                 self.assertEqual(self.read(f"{verb}/{name}"), self.read(f"m/{name}"))
                 self.assertFalse(os.path.islink(self.path(verb, name)))
 
-    def test_files_are_named_and_not_copied_without_the_option(self):
-        text = self.output("reshard", "m", "new")
-        self.assertIn("not copied: config.json, link.json, tokenizer.json (--with-files copies them)\n", text)
+    def test_weights_only_copies_nothing(self):
+        text = self.output("split", "m", "new", "--weights-only")
+        self.assertNotIn("copied", text)
         self.assertEqual(self.names("new"), [])
-        document = json.loads(self.output("reshard", "m", "json", "--json"))
-        self.assertEqual(document["other_files"], COPIED)
-        document = json.loads(self.output("reshard", "m", "json2", "--with-files", "--json"))
+        document = json.loads(self.output("split", "m", "json", "--json", "--weights-only"))
+        self.assertEqual(document["copied_files"], [])
+        document = json.loads(self.output("split", "m", "json2", "--json"))
         self.assertEqual(document["copied_files"], COPIED)
 
     def test_a_dry_run_copies_nothing(self):
-        self.assertIn("would copy: config.json, ", self.output("reshard", "m", "new", "--with-files", "-n"))
+        self.assertIn("would copy: config.json, ", self.output("split", "m", "new", "-n"))
         self.assertFalse(os.path.exists(self.path("new")))
 
     def test_links_that_lead_out_are_named(self):
@@ -63,40 +63,40 @@ class SideFilesTest(edit_test.EditTest):
         os.mkfifo(self.path("m/fifo.json"))
         os.symlink("fifo.json", self.path("m/link-to-fifo.json"))
         os.symlink("model.safetensors", self.path("m/notes.md"))  # weights under another name
-        text = self.output("reshard", "m", "new", "--with-files")
+        text = self.output("split", "m", "new")
         refused = ["absolute.txt", "dangling.json", "link-to-fifo.json", "out.txt", "zero.json"]
         self.assertIn(f"symlinks that lead out of the folder or to no regular file: {', '.join(refused)}\n", text.replace("\n  ", " "))
         self.assertEqual(self.names("new"), COPIED)
-        document = json.loads(self.output("reshard", "m", "json", "--with-files", "--json"))
+        document = json.loads(self.output("split", "m", "json", "--json"))
         self.assertEqual(document["refused_files"], refused)
 
     def test_old_files_are_replaced_only_with_force_and_links_never(self):
-        self.output("reshard", "m", "new", "--with-files")
+        self.output("split", "m", "new")
         self.write("new/config.json", "mine")
-        self.fail_with(1, "exists and is not empty", "reshard", "m", "new", "--with-files")
+        self.fail_with(1, "exists and is not empty", "split", "m", "new")
         self.assertEqual(self.read("new/config.json"), b"mine")
-        self.output("reshard", "m", "new", "--with-files", "--force")
+        self.output("split", "m", "new", "--force")
         self.assertEqual(self.read("new/config.json"), self.read("m/config.json"))
         os.remove(self.path("new/config.json"))
         os.symlink("../secret", self.path("new/config.json"))
-        self.fail_with(3, "new/config.json: is not a regular file: not replaced", "reshard", "m", "new", "--with-files", "--force")
+        self.fail_with(3, "new/config.json: is not a regular file: not replaced", "split", "m", "new", "--force")
         self.assertEqual(self.read("secret"), b"secret")
         # Before the model is written, and also with --dry-run.
         before = self.read("new/model.safetensors")
-        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--with-files", "--force")
-        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--with-files", "--force", "-n")
+        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--force")
+        self.fail_with(3, "not replaced", "cast", "m", "new/", "--to", "bf16", "--force", "-n")
         self.assertEqual(self.read("new/model.safetensors"), before)
 
     def test_the_folder_itself_is_no_source(self):
         before = {name: self.read(f"m/{name}") for name in COPIED}
-        text = self.output("reshard", "m", "m/", "--with-files", "--force")
+        text = self.output("split", "m", "m/", "--force")
         self.assertNotIn("copied", text)
         self.assertEqual({name: self.read(f"m/{name}") for name in COPIED}, before)
 
     def test_a_file_has_side_files_only_beside_a_configuration(self):
-        self.assertIn("not copied: config.json", self.output("split", "m/model.safetensors", "new"))
+        self.assertIn("copied: config.json", self.output("split", "m/model.safetensors", "new"))
         os.remove(self.path("m/config.json"))
-        self.assertNotIn("not copied", self.output("split", "m/model.safetensors", "new2"))
+        self.assertNotIn("copied", self.output("split", "m/model.safetensors", "new2"))
 
     def test_blobs_of_the_cache_are_followed(self):
         os.makedirs(self.path("hub/blobs"))
@@ -106,7 +106,7 @@ class SideFilesTest(edit_test.EditTest):
         self.write("hub/other", "x")
         os.symlink("../../blobs/0123", self.path(snapshot, "config.json"))
         os.symlink("../../other", self.path(snapshot, "other.json"))
-        text = self.output("reshard", snapshot, "new", "--with-files")
+        text = self.output("split", snapshot, "new")
         self.assertIn("copied: config.json\n", text)
         self.assertIn("symlinks that lead out of the folder or to no regular file: other.json\n", text)
         self.assertEqual(self.read("new/config.json"), b"{}")
@@ -119,7 +119,7 @@ class SideFilesTest(edit_test.EditTest):
         self.write("hub/snapshots/blobs", "x")
         os.symlink("../../../blobs/0123", self.path(component, "config.json"))
         os.symlink("../../blobs", self.path(component, "other.json"))
-        text = self.output("reshard", component, "new", "--with-files")
+        text = self.output("split", component, "new")
         self.assertIn("copied: config.json\n", text)
         self.assertIn("no regular file: other.json\n", text.replace("\n  ", " "))
         self.assertEqual(self.read("new/config.json"), b"{}")
@@ -127,7 +127,7 @@ class SideFilesTest(edit_test.EditTest):
     def test_manifests_of_the_old_files_are_not_copied(self):
         for name in ("manifest.json", "model.safetensors.manifest.json"):
             self.write(f"m/{name}", "{}")
-        self.output("reshard", "m", "new", "--with-files")
+        self.output("split", "m", "new")
         self.assertEqual(self.names("new"), COPIED)
         self.assertFalse(os.path.exists(self.path("new/model.safetensors.manifest.json")))
 
@@ -140,13 +140,13 @@ class SideFilesTest(edit_test.EditTest):
         self.addCleanup(os.chmod, self.path("m"), 0o755)
         index = "m/model.safetensors.index.json"
         options = {"preexec_fn": lambda: os.setuid(65534)} if os.geteuid() == 0 else {}
-        self.fail_with(3, "m: cannot list: permission denied", "reshard", index, "out/new", "--with-files", **options)
+        self.fail_with(3, "m: cannot list: permission denied", "split", index, "out/new", **options)
         self.assertFalse(os.path.exists(self.path("out/new")))
-        self.assertNotIn(b"copied", self.run_command("reshard", index, "out/new", **options).stdout)
+        self.assertEqual(self.run_command("split", index, "out/new", "--weights-only", **options).returncode, 0)
         self.assertTrue(os.path.exists(self.path("out/new/model.safetensors")))
 
     def test_an_output_file_takes_no_files(self):
-        self.fail_with(2, "--with-files is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--with-files")
+        self.fail_with(2, "--weights-only is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--weights-only")
 
 
 if __name__ == "__main__":

@@ -118,16 +118,6 @@ class TableTest(ModelTest):
                 parts = [part for part in re.split(r"[._…]", row[0]) if part]
                 self.assertLessEqual(set(parts), words, row)
 
-    def test_facts_of_info_fit_the_terminal(self):
-        with open(os.path.join(self.folder, "config.json"), "w") as file:
-            file.write('{"architectures": ["%s"], "num_hidden_layers": 32, "num_experts": 9, "n_head": "%s"}' % ("A" * 60, "x" * 90))
-        self.addCleanup(os.remove, os.path.join(self.folder, "config.json"))
-        for width in (60, 80):
-            shown = self.lines(width, "info", "plain.safetensors", "--largest", "0")
-            words = [line.split()[0] for line in shown if re.match(r"  \w", line)]
-            for word in ("config", "experts", "ignored", "memory", "ranks"):
-                self.assertIn(word, words)
-
     def test_lines_of_info_break_at_spaces(self):
         shown = self.lines(40, "info", "plain.safetensors")
         place = [i for i, line in enumerate(shown) if line.startswith("  alignment")][0]

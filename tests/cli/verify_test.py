@@ -19,8 +19,8 @@ X, Y, Z = "x.safetensors", "y.safetensors", "z.safetensors"
 
 
 def has_hashes(program):
-    version = subprocess.run([program, "version", "--json"], capture_output=True, check=True)
-    return json.loads(version.stdout)["hashes"]["sha256"] != "none"
+    version = subprocess.run([program, "--version"], capture_output=True, check=True)
+    return b"sha256: none" not in version.stdout
 
 
 class VerifyTest(edit_test.EditTest):
@@ -60,7 +60,6 @@ class IndexTest(VerifyTest):
         wrong = f"tensor `b` is not in `{X}`, but in `{Y}`"
         total = "total_size is 99, the tensors have 7 bytes"
         problems = [gone, wrong, lost, total]
-        self.assertEqual(self.lines(1, "index", "check", "m"), [*problems, "4 problems"])
         index = "m/model.safetensors.index.json"
         where = self.read(index).index(b'"gone"')
         first = f"{index}: invalid: {gone}, where the index has it (byte {where})"
@@ -102,11 +101,7 @@ class DuplicateTest(VerifyTest):
         for home in (X, Y):
             files = {X: {"a": b"abc", "c": b"e"}, Y: {"a": b"abc", "b": b"d"}}
             self.model(files, {"a": home, "b": Y, "c": X}, 5)
-            self.assertEqual(self.lines(1, "index", "check", "m"), [self.A, "1 problem"])
-            result = self.run_command("index", "check", "m", "--json")
-            copy = {"kind": "duplicate_tensor", "tensor": "a", "file": Y if home == X else X}
-            self.assertEqual(json.loads(result.stdout)["problems"], [copy | {"message": self.A}])
-            self.fail_with(1, self.A, "index", "fix", "m")
+            self.fail_with(1, self.A, "index", "m", "--force")
             for path in ("m", "m/", "m/model.safetensors.index.json"):
                 self.assertEqual(self.lines(0, "verify", path), [f"{path}: note: {self.A}"])
             self.assertEqual(self.lines(0, "verify", "m", "--quiet"), [])
@@ -133,8 +128,6 @@ class DuplicateTest(VerifyTest):
         os.remove(self.path("m", X))
         c = f"tensor `c` is in two files: `{Y}` and `{Z}`"
         a = f"tensor `a` is in `{Y}`, the index has it in `{X}`"
-        missing = f"file `{X}` does not exist"
-        self.assertEqual(self.lines(1, "index", "check", "m"), [missing, a, c, "3 problems"])
         lost = f"m: incomplete: 1 of 3 files missing: {X}"
         self.assertEqual(self.lines(3, "verify", "m"), [f"m: invalid: {a}", f"m: note: {c}", lost])
         self.assertEqual(self.document("m")["set"], {"valid": None, "problems": [a, c]})

@@ -127,7 +127,7 @@ def check(folder: Path, old: dict[str, Any] | None, victim: int, codes: list[int
     """Returns "old", "new", or a sentence about a fault."""
     import torch
 
-    from safetensors.torch import load_checkpoint
+    from safetensors import load
 
     others = [code for rank, code in enumerate(codes) if rank != victim]
     if codes[victim] not in (-signal.SIGKILL, 0) or any(code not in (0, RAISED) for code in others):
@@ -135,7 +135,7 @@ def check(folder: Path, old: dict[str, Any] | None, victim: int, codes: list[int
     left = [path for place in (folder, folder.parent) if place.exists() for path in place.iterdir() if path.name.startswith(".safetensors-")]
     if victim != 0 and left:
         return f"temporary files are left: {left}"
-    found = load_checkpoint(folder) if folder.exists() else None
+    found = load(folder, framework="pt") if folder.exists() else None
     verdict = ""
     for name, expected in (("old", old), ("new", state_of(2.0))):
         same = found is None or expected is None or all(torch.equal(found[key], expected[key]) for key in expected if key in found)
@@ -158,7 +158,7 @@ def left_over(folder: Path) -> str:
 
 
 def kill_one(folder: Path, seed: int, durations: dict[str, float]) -> str:
-    from safetensors.torch import save_checkpoint
+    import safetensors
 
     choose = random.Random(seed)
     way = WAYS[seed % len(WAYS)]
@@ -166,14 +166,14 @@ def kill_one(folder: Path, seed: int, durations: dict[str, float]) -> str:
     made, old = folder / "made", None
     if choose.random() < 0.7:  # otherwise a new folder
         old = state_of(1.0)
-        save_checkpoint(old, made, max_shard_size=choose.choice(SIZES), durability="none")
+        safetensors.save(old, made, max_shard_size=choose.choice(SIZES), durability="none")
     step = STEPS[0] if way in ALONE else choose.choice(STEPS + STEPS[-1:])
     victim = {"create": 0, "commit": 0, "receipt": choose.randrange(1, max(count, 2))}.get(step, choose.randrange(count))
     delay = choose.uniform(0, durations[way]) if step == "any time" else choose.choice([0.0, choose.uniform(0, 0.002), choose.uniform(0, 0.02)])
     meeting = folder / "meet"
     children = [fork(lambda rank=rank: save(way, made, meeting, rank, count, SIZES[0], (step, delay) if rank == victim else None)) for rank in range(count)]
     verdict = check(made, old, victim, statuses(children))
-    save_checkpoint(state_of(3.0), made, max_shard_size=choose.choice(SIZES), durability="none")
+    safetensors.save(state_of(3.0), made, max_shard_size=choose.choice(SIZES), durability="none")
     left = left_over(made)
     return f"seed {seed}: {left or verdict} (rank {victim} of {count}, {1000 * delay:.1f} ms after {step} of {way})"
 

@@ -23,6 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
+import safetensors
 import safetensors.numpy
 import safetensors.torch
 from safetensors import Checkpoint, SafetensorError
@@ -47,11 +48,11 @@ def on_rank_0(check: Any) -> None:
 
 
 def check_files(folder: Path, full: dict[str, Any], **options: Any) -> None:
-    """All ranks: the files are those that save_checkpoint writes. Nothing else is there."""
+    """All ranks: the files are those that save writes. Nothing else is there."""
 
     def check() -> None:
         expected = folder.with_name(folder.name + "-expected")
-        safetensors.torch.save_checkpoint(full, expected, durability="none", **options)
+        safetensors.save(full, expected, durability="none", **options)
         one, other = contents(folder), contents(expected)
         assert one.keys() == other.keys(), (one.keys(), other.keys())
         assert one == other, {name: (one[name][:300], other[name][:300]) for name in one if one[name] != other[name]}
@@ -79,7 +80,7 @@ def writes_what_save_file_writes(folder: Path) -> None:
     check_files(folder / "plain", whole())
 
 
-def writes_shards_as_save_checkpoint(folder: Path) -> None:
+def writes_shards_as_save(folder: Path) -> None:
     options = {"max_shard_size": "0.4KB", "metadata": {"format": "pt"}, "index_metadata": {"step": 3}}
     for number, mesh in enumerate(meshes()):
         state = cut(whole(), mesh, number)
@@ -125,7 +126,7 @@ def saves_random_tensors(folder: Path) -> None:
             made = folder / f"{seed}-{number}"
             state = cut(full, mesh, seed)
             save({name: strided(t, choose) for name, t in state.items()}, made, **options)
-            check_equal(safetensors.torch.load_checkpoint(made), full)
+            check_equal(safetensors.load(made, framework="pt"), full)
             gathered: dict[str, Any] = {}
             for file in made.glob("*.safetensors"):
                 gathered |= safetensors.numpy.load_file(file)
@@ -266,7 +267,7 @@ def writes_only_its_own_bytes(folder: Path) -> None:
         written, peak = bytes_written() - before, status("VmHWM") - held
         assert part.nbytes <= written <= 1.01 * part.nbytes + 65536, f"{written} bytes were written, {part.nbytes} are its own"
         assert count > 2 or peak <= 8 << 20, f"{peak} bytes of memory were used, its own part is {part.nbytes}"
-        assert torch.equal(safetensors.torch.load_checkpoint(folder / name)["w"].flatten(), torch.arange(4096.0 * 2048))
+        assert torch.equal(safetensors.load(folder / name, framework="pt")["w"].flatten(), torch.arange(4096.0 * 2048))
         dist.barrier()
 
 
@@ -284,7 +285,7 @@ def memory_does_not_depend_on_the_number_of_files(folder: Path) -> None:
     save(state, folder / "made", durability="file", max_shard_size=1)
     peak = status("VmHWM") - held
     assert peak <= 48 << 20, f"{peak} bytes of memory for 24 files"
-    assert safetensors.torch.load_checkpoint(folder / "made")["w23"].unique().tolist() == [23]
+    assert safetensors.load(folder / "made", framework="pt")["w23"].unique().tolist() == [23]
 
 
 def reports_progress(folder: Path) -> None:
@@ -306,7 +307,7 @@ def reports_progress(folder: Path) -> None:
 def untouched(parent: Path) -> Any:
     """An old checkpoint, which is still there at the end, and nothing else."""
     old = {"old": torch.arange(5.0)}
-    on_rank_0(lambda: safetensors.torch.save_checkpoint(old, parent / "made", durability="none"))
+    on_rank_0(lambda: safetensors.save(old, parent / "made", durability="none"))
     yield parent / "made"
 
     def check() -> None:
@@ -478,7 +479,7 @@ def survives_the_death_of_a_rank(folder: Path) -> None:
     """Run it last: no collective works afterwards."""
     old = {"old": torch.arange(5.0)}
     if dist.get_rank() == 0:
-        safetensors.torch.save_checkpoint(old, folder / "made", durability="none")
+        safetensors.save(old, folder / "made", durability="none")
     dist.barrier()
 
     class Deadly(DefaultSavePlanner):  # type: ignore[misc]
@@ -495,6 +496,6 @@ def survives_the_death_of_a_rank(folder: Path) -> None:
     else:
         raise AssertionError("nothing failed")
     gc.collect()
-    check_equal(safetensors.torch.load_checkpoint(folder / "made"), old)
+    check_equal(safetensors.load(folder / "made", framework="pt"), old)
     if dist.get_rank() == 0:
         assert list(contents(folder / "made")) == ["model.safetensors"]

@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
+import safetensors
 import safetensors.numpy
 import safetensors.torch
 from safetensors import SafetensorError
@@ -32,7 +33,7 @@ def save(target: Any, folder: Path, **options: Any) -> None:
 # --- values ---
 
 
-def writes_what_save_checkpoint_writes(folder: Path) -> None:
+def writes_what_save_writes(folder: Path) -> None:
     for number, mesh in enumerate(meshes()):
         state = cut(whole(), mesh, number)
         state["ids"] = whole()["ids"]  # a plain tensor beside DTensors
@@ -252,7 +253,7 @@ def names_the_rank_that_fails(folder: Path) -> None:
 def survives_the_death_of_a_rank(folder: Path) -> None:
     """Run it last: no collective works afterwards."""
     old = {"old": torch.arange(5.0)}
-    on_rank_0(lambda: safetensors.torch.save_checkpoint(old, folder / "made", durability="none"))
+    on_rank_0(lambda: safetensors.save(old, folder / "made", durability="none"))
 
     def progress(done: int, total: int) -> None:
         if dist.get_rank() == last():

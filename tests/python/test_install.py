@@ -182,7 +182,7 @@ def test_save_and_the_extension_import_their_own_package(site: Path) -> None:
         "import safetensors_cpp as st, sys, tempfile, numpy as np\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "  st.save({'a': np.ones(3)}, folder + '/a.safetensors')\n"
-        "  with st.safe_open(folder + '/a.safetensors', 'np') as f: assert '1 tensor' in repr(f) and f._repr_html_()\n"
+        "  with st.safe_open(folder + '/a.safetensors', 'np') as f: assert '1 tensor' in repr(f)\n"
         "  assert st.load(folder + '/a.safetensors')['a'].sum() == 3\n"
         "print(sorted(name for name in sys.modules if name.split('.')[0] == 'safetensors'))"
     )

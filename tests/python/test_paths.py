@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 from conftest import installed
 
-import safetensors
-from safetensors import Checkpoint, Manifest, make_manifest
+from safetensors import Checkpoint
 from safetensors.numpy import save_file
 
 FRAMEWORKS = {"numpy": "numpy", "torch": "torch", "flax": "jax", "tensorflow": "tensorflow", "mlx": "mlx.core", "paddle": "paddle", "distributed": "torch"}
@@ -26,7 +24,7 @@ QUESTIONS = {"validate_checkpoint_id"}
 
 def is_path(parameter: inspect.Parameter) -> bool:
     # The extension has no annotations.
-    return parameter.name == "filename" or bool(re.search(r"Path|Verify", str(parameter.annotation)))
+    return parameter.name == "filename" or "Path" in str(parameter.annotation)
 
 
 def callables() -> Iterator[tuple[str, Any, Any]]:
@@ -61,15 +59,13 @@ ARGUMENTS = list(arguments())
 def test_finds_the_functions() -> None:
     found = {str(each.id) for each in ARGUMENTS}
     expected = {
-        "load-paths", "load-verify", "stream-paths", "Checkpoint-paths", "Checkpoint.load-verify", "safe_open-filename",
-        "save-path", "serialize_file-filename", "Writer-path", "CheckpointWriter-folder", "read_manifest-path",
-        "make_manifest-paths", "Manifest.write-path", "diff-first", "diff-second", "lint-paths", "stats-paths",
-        "numpy.load_checkpoint-verify", "numpy.save_checkpoint-folder", "numpy.load_file-filename",
+        "load-paths", "stream-paths", "Checkpoint-paths", "safe_open-filename",
+        "save-path", "serialize_file-filename", "Writer-path", "CheckpointWriter-folder",
+        "numpy.load_file-filename",
     }  # fmt: skip
     if installed("torch"):
         expected |= {
-            "torch.load_model-filename", "torch.load_into-path", "distributed.consolidate-path_in",
-            "distributed.consolidate-path_out", "distributed.load_sharded-path", "distributed.save_sharded-path",
+            "torch.load_model-filename", "torch.load_into-path", "distributed.load_sharded-path", "distributed.save_sharded-path",
             "distributed.StorageReader-path", "distributed.StorageReader.reset-checkpoint_id",
             "distributed.StorageWriter-path", "distributed.StorageWriter.reset-checkpoint_id",
         }  # fmt: skip
@@ -85,14 +81,14 @@ def file(tmp_path: Path) -> str:
 def bound(owner: Any, function: Any, file: str) -> Any:
     if owner is None:
         return function
-    made = {Manifest: lambda: make_manifest(file), Checkpoint: lambda: Checkpoint(file)}
+    made = {Checkpoint: lambda: Checkpoint(file)}
     return getattr(made[owner]() if owner in made else owner(os.path.dirname(file)), function.__name__)
 
 
 def required(function: Any, name: str, file: str) -> dict[str, Any]:
     """Arguments that are right, for all parameters but `name`."""
-    values: dict[str, Any] = {"framework": "np", "tensors": {}, "tensor_dict": {}, "target": {}, "path_out": file + ".out"}
-    values |= dict.fromkeys(("path", "paths", "filename", "first", "second", "path_in"), file)
+    values: dict[str, Any] = {"framework": "np", "tensors": {}, "tensor_dict": {}, "target": {}}
+    values |= dict.fromkeys(("path", "paths", "filename"), file)
     if installed("torch"):
         import torch
 
@@ -131,14 +127,3 @@ def test_a_number_is_no_checkpoint_id() -> None:
     for value in (False, True, 5):
         assert not StorageReader.validate_checkpoint_id(value)  # type: ignore[arg-type]
         assert not StorageWriter.validate_checkpoint_id(value)  # type: ignore[arg-type]
-
-
-def test_verify_is_checked_before_a_file_is_opened(tmp_path: Path) -> None:
-    text = "^argument 'verify': expected a Manifest, str, bytes, os.PathLike object or None, not bool$"
-    with pytest.raises(TypeError, match=text):
-        safetensors.load(tmp_path / "missing", verify=False)  # type: ignore[arg-type]
-
-
-def test_a_manifest_is_written_to_a_path_of_bytes(file: str, tmp_path: Path) -> None:
-    make_manifest(file).write(os.fsencode(tmp_path / "m.json"))  # type: ignore[arg-type]
-    assert safetensors.read_manifest(tmp_path / "m.json").files[0].name == "a.safetensors"

@@ -186,11 +186,11 @@ def test_copied_layout_keeps_shared_storages() -> None:
 
 
 @pytest.mark.parametrize("folder_exists", [False, True])
-def test_save_checkpoint_writes_folder(tmp_path: Path, folder_exists: bool) -> None:
+def test_save_writes_folder(tmp_path: Path, folder_exists: bool) -> None:
     folder = tmp_path / "model"
     if folder_exists:
         folder.mkdir()
-    stn.save_checkpoint(TENSORS, folder, max_shard_size=48, metadata={"format": "np"})
+    safetensors.save(TENSORS, folder, max_shard_size=48, metadata={"format": "np"})
     assert sorted(os.listdir(folder)) == [*NAMES, "model.safetensors.index.json"]
     assert sorted(os.listdir(tmp_path)) == ["model"]
     assert same(TENSORS, folder)
@@ -198,29 +198,28 @@ def test_save_checkpoint_writes_folder(tmp_path: Path, folder_exists: bool) -> N
     assert model.metadata() == {"format": "np"}
     assert model.index_metadata == {"total_size": 120}
     assert model.unindexed_tensors() == {} and model.stray_files() == []
-    assert pickle.loads(pickle.dumps(stn.save_checkpoint)) is stn.save_checkpoint
 
 
 def test_older_model_is_removed_on_request(tmp_path: Path) -> None:
-    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=48)
-    stn.save_checkpoint({"a": TENSORS["b"]}, tmp_path / "m", remove_old_files=False)
+    safetensors.save(TENSORS, tmp_path / "m", max_shard_size=48)
+    safetensors.save({"a": TENSORS["b"]}, tmp_path / "m", remove_old_files=False)
     assert same({}, tmp_path / "m" / "model.safetensors", {"a": TENSORS["b"]})
     assert len(os.listdir(tmp_path / "m")) == 4
-    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=72, remove_old_files=False)
+    safetensors.save(TENSORS, tmp_path / "m", max_shard_size=72, remove_old_files=False)
     assert Checkpoint(tmp_path / "m").stray_files() == [*NAMES, "model.safetensors"]
-    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=72)
+    safetensors.save(TENSORS, tmp_path / "m", max_shard_size=72)
     assert Checkpoint(tmp_path / "m").stray_files() == []
 
 
 def test_existing_folder_is_refused_on_request(tmp_path: Path) -> None:
     with pytest.raises(SafetensorError, match="cannot create") as caught:
-        stn.save_checkpoint(TENSORS, tmp_path, new_folder=True)
+        safetensors.save(TENSORS, tmp_path, new_folder=True)
     assert caught.value.code == "replace_failed"  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == []
 
 
 def test_unindexed_tensors_are_found(tmp_path: Path) -> None:
-    stn.save_checkpoint(TENSORS, tmp_path / "m", max_shard_size=48)
+    safetensors.save(TENSORS, tmp_path / "m", max_shard_size=48)
     stn.save_file({"e": TENSORS["e"], "more": TENSORS["a"]}, tmp_path / "m" / NAMES[2])
     model = Checkpoint(tmp_path / "m")
     assert "more" not in model
@@ -321,21 +320,20 @@ def test_torch_model_is_saved_from_devices(tmp_path: Path) -> None:
     from safetensors._write.save_checkpoint import write_checkpoint
 
     tensors = {name: torch.from_numpy(array) for name, array in TENSORS.items()}
-    stt.save_checkpoint(tensors, tmp_path / "cpu", max_shard_size=48, durability="none")
+    safetensors.save(tensors, tmp_path / "cpu", max_shard_size=48, durability="none")
     specs, fetch = stt._fetched(tensors)  # as from another device
     write_checkpoint(specs, tensors, tmp_path / "device", max_shard_size=48, fetch=fetch)
     for name in os.listdir(tmp_path / "cpu"):
         assert (tmp_path / "cpu" / name).read_bytes() == (tmp_path / "device" / name).read_bytes()
-    assert stt.load_checkpoint(tmp_path / "cpu")["e"].equal(tensors["e"])
+    assert safetensors.load(tmp_path / "cpu", framework="pt")["e"].equal(tensors["e"])
 
 
 def test_torch_tensors_that_share_memory_are_refused(tmp_path: Path) -> None:
     torch = framework("torch")
-    import safetensors.torch as stt
 
     a = torch.zeros(4)
     with pytest.raises(RuntimeError, match="Some tensors share memory"):
-        stt.save_checkpoint({"a": a, "b": a[1:]}, tmp_path / "m")
+        safetensors.save({"a": a, "b": a[1:]}, tmp_path / "m")
     assert os.listdir(tmp_path) == []
 
 

@@ -1,4 +1,4 @@
-"""Which tensors load and stream take, and the words of their options: patterns, new names, sizes, dtypes, backends."""
+"""Which tensors load and stream take, and the words of their options: patterns, sizes, dtypes, backends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import sharded
-from conftest import framework, installed
+from conftest import framework
 from sharded import same
 
-import safetensors.numpy as stn
 from safetensors import Checkpoint, MissingTensorError, SafetensorError, Writer, load, safe_open, stream
 from safetensors._base.options import to_bytes
 
@@ -76,47 +75,6 @@ def test_other_arguments_go_with_patterns(folder: Path) -> None:
         load(folder, keys=["*.5.*"], slices={"model.norm": 0})
 
 
-# New names
-
-
-def test_dict_gives_new_names(folder: Path) -> None:
-    rename = {"model.norm": "norm", "a0": "a1"}
-    got = load(folder, keys=["model.norm", "model.layers.1.bias"], rename=rename)
-    assert list(got) == ["norm", "model.layers.1.bias"] and same(got["norm"], TENSORS["model.norm"])
-    assert set(loaded(folder, rename=rename)) == set(TENSORS) - set(rename) | set(rename.values())
-
-
-def test_function_gives_new_names(folder: Path) -> None:
-    got = load(folder, keys=["model.*"], rename=lambda name: name.removeprefix("model."))
-    assert set(got) == {name.removeprefix("model.") for name in TENSORS if name.startswith("model.")}
-    assert all(same(array, TENSORS[f"model.{name}"]) for name, array in got.items())
-    swapped = load(folder, keys=["a0", "a[0]"], rename={"a0": "a[0]", "a[0]": "a0"})
-    assert same(swapped["a0"], TENSORS["a[0]"]) and same(swapped["a[0]"], TENSORS["a0"])
-
-
-@pytest.mark.parametrize(
-    ("rename", "kind", "text"),
-    [
-        ({"nothing": "x"}, MissingTensorError, "^rename: there is no tensor 'nothing'$"),
-        ({"a0": "model.norm"}, SafetensorError, "^rename gives two tensors the name 'model.norm': '.*' and '.*'$"),
-        (lambda name: "one", SafetensorError, "^rename gives two tensors the name 'one': '.*' and '.*'$"),
-        (lambda name: None, TypeError, "^rename gives '.*' the name None, which is not a str$"),
-        ({"a0": 3}, TypeError, "^rename gives 'a0' the name 3, which is not a str$"),
-        ("prefix", TypeError, "^rename is str: give a dict of names or a function$"),
-    ],
-)
-def test_names_that_cannot_be_given_are_refused(folder: Path, rename: Any, kind: type[Exception], text: str) -> None:
-    for call in (load, stream):
-        with pytest.raises(kind, match=text):
-            call(folder, rename=rename)
-
-
-def test_both_names_of_collision_are_in_the_error(folder: Path) -> None:
-    with pytest.raises(SafetensorError) as caught:
-        load(folder, keys=["a0", "model.norm"], rename={"a0": "model.norm"})
-    assert str(caught.value) == "rename gives two tensors the name 'model.norm': 'a0' and 'model.norm'"
-
-
 # One kind of error
 
 
@@ -126,7 +84,7 @@ def test_missing_names_raise_one_error_everywhere(folder: Path, tmp_path: Path) 
     calls: list[Callable[[], object]] = [
         lambda: checkpoint["zz"], lambda: checkpoint.get_tensor("zz"), lambda: checkpoint.get_slice("zz"),
         lambda: checkpoint.get_tensor_meta("zz"), lambda: load(folder, keys=["zz"]), lambda: stream(folder, keys=["zz"]),
-        lambda: load(folder, keys=["zz*"]), lambda: load(folder, rename={"zz": "a"}), lambda: load(folder, out={"zz": np.zeros(1)}),
+        lambda: load(folder, keys=["zz*"]), lambda: load(folder, out={"zz": np.zeros(1)}),
         lambda: load(folder, keys=["zz"], backend="mmap"), lambda: safe_open(file, "np").get_tensor("zz"),
         lambda: safe_open(file, "np").get_slice("zz"), lambda: safe_open(file, "np").get_tensor_meta("zz"),
         lambda: safe_open(file, "np").prefetch({"zz": None}), lambda: safe_open(file, "np").prefetch().take("zz"),
@@ -277,35 +235,3 @@ def test_backends_that_contradict_are_refused(folder: Path) -> None:
     with pytest.raises(SafetensorError, match='^cache "x" is invalid'):
         load(folder, backend="pread", cache="x")  # type: ignore[arg-type]
     assert len(load(folder, backend="pread", cache="drop")) == len(TENSORS)
-
-
-# load_checkpoint
-
-
-MODULES = {"numpy": "numpy", "torch": "torch", "flax": "jax", "tensorflow": "tensorflow", "mlx": "mlx.core", "paddle": "paddle"}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_load_checkpoint_has_framework_of_its_module(folder: Path, module: str) -> None:
-    if not installed(MODULES[module]):
-        pytest.skip(f"{MODULES[module]} is not installed")
-    import importlib
-
-    loaded = importlib.import_module(f"safetensors.{module}")
-    got = loaded.load_checkpoint(folder, keys=["model.layers.1?.weight"], rename=lambda name: name[13:], dtype="half")
-    assert set(got) == {"10.weight", "11.weight"}
-    expected = {"numpy": "ndarray", "mlx": "array", "torch": "Tensor", "paddle": "Tensor"}.get(module)
-    assert expected is None or type(got["10.weight"]).__name__ == expected
-    assert (np.asarray(got["11.weight"]) == 11).all() and "16" in str(got["11.weight"].dtype)
-    assert "keys" in loaded.load_checkpoint.__doc__ and "{" not in loaded.load_checkpoint.__doc__
-
-
-def test_load_checkpoint_takes_devices(folder: Path) -> None:
-    framework("torch")
-    from safetensors.torch import load_checkpoint
-
-    assert load_checkpoint(folder, "cpu", keys=["model.norm"])["model.norm"].device.type == "cpu"
-    with pytest.raises(SafetensorError, match="^device nowhere is invalid$"):
-        load_checkpoint(folder, device="nowhere")
-    with pytest.raises(TypeError):
-        stn.load_checkpoint(folder, device="cpu")  # type: ignore[call-arg]

@@ -22,10 +22,11 @@ import ranks  # noqa: E402
 import ranks_save  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
+import safetensors  # noqa: E402
 from safetensors import SafetensorError  # noqa: E402
 from safetensors._ranks.part_writer import _parts  # noqa: E402
 from safetensors.distributed import StorageWriter  # noqa: E402
-from safetensors.torch import load_file, save, save_checkpoint  # noqa: E402
+from safetensors.torch import load_file, save  # noqa: E402
 
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "20"))
 
@@ -150,7 +151,7 @@ def test_the_constructor_refuses_what_a_save_refuses(tmp_path: Path, arguments: 
     """The save of a coordinator would refuse it later, when all ranks wait."""
     texts = []
     for call in (
-        lambda: save_checkpoint({"w": torch.zeros(2)}, tmp_path / "made", **arguments),
+        lambda: safetensors.save({"w": torch.zeros(2)}, tmp_path / "made", **arguments),
         lambda: StorageWriter(tmp_path / "made", **arguments),
     ):
         with pytest.raises(kind) as raised:

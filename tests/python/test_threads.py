@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import safetensors.numpy as stn
-from safetensors import Checkpoint, SafetensorError, Writer, load, make_manifest, safe_open, save, stream
+from safetensors import Checkpoint, SafetensorError, Writer, load, safe_open, save, stream
 
 THREADS = 8
 ROUNDS = 6
@@ -182,18 +182,6 @@ def test_a_stream_gives_each_tensor_to_one_thread(path: Path, arrays: Arrays) ->
 
         at_once(work)
         assert sorted(name for names in seen for name in names) == sorted(arrays)
-
-
-def test_verified_loads_at_once(path: Path, arrays: Arrays) -> None:
-    """Each load hashes every tensor in several threads of its own, too."""
-    manifest = make_manifest(path)
-
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            same_all(load(path, verify=manifest), arrays)
-            assert make_manifest(path).files == manifest.files
-
-    at_once(work)
 
 
 def test_threads_save_files_of_their_own(path: Path, arrays: Arrays, tmp_path: Path) -> None:

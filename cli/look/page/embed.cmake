@@ -1,4 +1,4 @@
-# Writes a .cpp file with the parts of the page of `inspect` as strings, and with the hashes of its style and its
+# Writes a .cpp file with the parts of the page as strings, and with the hashes of its style and its
 # script for the Content-Security-Policy: cmake -DOUTPUT=FILE -P embed.cmake
 cmake_minimum_required(VERSION 3.22)
 
@@ -24,7 +24,7 @@ endfunction()
 
 # The parts of the script share one function, in this order.
 set(script "\"use strict\";\n(() => {\n")
-foreach(part IN ITEMS data bytes modules search detail table values start)
+foreach(part IN ITEMS data modules search detail table start)
   file(READ ${CMAKE_CURRENT_LIST_DIR}/${part}.js text)
   string(APPEND script "${text}")
 endforeach()

@@ -9,19 +9,6 @@ const fillText = () => {
   byId("metadata").hidden = data.metadata.length === 0;
   for (const [key, value] of data.metadata) byId("pairs").append(make("dt", key), make("dd", value));
 };
-const fillFindings = () => {
-  const none = data.findings.length === 0;
-  const left = data.finding_count - data.findings.length;
-  byId("findings-note").textContent = none ? "lint finds nothing in this model."
-    : `What lint says about this model.${left > 0 ? ` ${counted(left, "more finding")} left out.` : ""}`;
-  for (const [severity, code, file, text, advice] of data.findings) {
-    const item = make("li");
-    const where = file >= 0 && several ? `file ${file + 1}: ` : "";
-    item.append(make("b", severity, severity === "note" ? "" : "bad"), ` ${code}: ${where}${text}`);
-    if (severity !== "note") item.append(make("span", ` Advice: ${advice}`));
-    byId("finding-list").append(item);
-  }
-};
 const fillFiles = () => {
   byId("files").hidden = !several;
   if (!several) return;
@@ -34,27 +21,29 @@ const fillFiles = () => {
     return row;
   }));
 };
-const fillConfig = () => {
-  const [bytes, text] = data.config;
-  byId("config").hidden = bytes === 0;
-  byId("config-text").textContent = text;
-  byId("config-note").textContent = bytes > 65536 ? `The first 64 KiB of ${size(bytes)}.` : "";
+const drawLegend = () => {
+  const entry = (paint, name, bytes, count) => {
+    const item = make("li");
+    const swatch = make("i");
+    swatch.style.background = paint;
+    item.append(swatch, name + " ", make("span", [size(bytes), share(bytes, total), count].filter(Boolean).join(", ")));
+    return item;
+  };
+  const headerBytes = data.files.reduce((sum, file) => sum + file.header, 0);
+  byId("legend").replaceChildren(
+    ...dtypes.map((d) => entry(colour(d), d, byDtype.get(d).bytes, counted(byDtype.get(d).count, "tensor"))),
+    entry(variable("--header"), several ? "headers" : "header", headerBytes, ""));
 };
 
 const drawAll = () => {
   style = getComputedStyle(document.documentElement);
   colours.clear();
-  drawMap();
   drawLegend();
   drawTree();
-  for (const map of heatMaps) map.draw();
-  mapKeys.show();
   treeKeys.show();
 };
 fillText();
-fillFindings();
 fillFiles();
-fillConfig();
 drawHead();
 sort();
 update();

@@ -1,4 +1,4 @@
-"""Understands options that several functions take: sizes in bytes, and progress."""
+"""Understands options that several functions take: sizes in bytes, and progress. Counts tensors in texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 
 from .._native import SafetensorError, _size_digits
 
-__all__ = ["Progress", "reporter", "to_bytes", "to_metadata", "to_size"]
+__all__ = ["Progress", "count_text", "reporter", "to_bytes", "to_metadata", "to_size"]
 
 Progress = Callable[[int, int], object]
+
+
+def count_text(tensors: int) -> str:
+    """Return "1 tensor", "2,000 tensors"."""
+    return f"{tensors:,} tensor{'' if tensors == 1 else 's'}"
 
 
 def to_bytes(size: Any, argument: str) -> int:

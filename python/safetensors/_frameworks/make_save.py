@@ -1,22 +1,18 @@
-"""Makes `save_checkpoint`, and the writing half of `save_file`, for the modules of the frameworks."""
+"""Makes the functions by which `safetensors.save` writes, for the modules of the frameworks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from .. import _native
 from .._base.options import Progress, reporter
 from .._native import TensorSpec
 from .._types import Durability
-from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, Fetch, write_checkpoint
-from .adapted import adapted
+from .._write.save_checkpoint import Fetch, write_checkpoint
 
-__all__ = ["SaveCheckpoint", "make_save"]
-
-Tensor = TypeVar("Tensor")
-Saved = TypeVar("Saved", contravariant=True)
+__all__ = ["make_save"]
 
 # Returns the specs of tensors, and a function that fetches their bytes if the specs have none. The
 # list receives the owners of their memory.
@@ -24,68 +20,16 @@ Describe = Callable[[Any, "list[Any]"], "tuple[dict[str, TensorSpec], Fetch | No
 SaveFile = Callable[[Any, "str | PathLike[str]", Any, Durability, "bool | Progress | None"], None]
 
 
-class SaveCheckpoint(Protocol[Saved]):
-    """The type of `save_checkpoint`."""
+def make_save(describe: Describe) -> tuple[Callable[..., None], SaveFile]:
+    """Return `_save_folder` and `_save_file`."""
 
-    def __call__(
-        self,
-        tensors: Mapping[str, Saved],
-        folder: str | PathLike[str],
-        *,
-        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-        metadata: Mapping[str, str] | None = None,
-        index_metadata: Mapping[str, Any] | None = None,
-        new_folder: bool = False,
-        remove_old_files: bool = True,
-        durability: Durability = "full",
-        progress: bool | Progress | None = False,
-    ) -> None: ...
-
-
-def make_save(module: str, tensor: str, noun: str, describe: Describe) -> tuple[Any, SaveFile]:
-    """Return `save_checkpoint` and `_save_file`. The texts are those of `adapted`."""
-
-    def save_checkpoint(
-        tensors: Mapping[str, Tensor],
-        folder: str | PathLike[str],
-        *,
-        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-        metadata: Mapping[str, str] | None = None,
-        index_metadata: Mapping[str, Any] | None = None,
-        new_folder: bool = False,
-        remove_old_files: bool = True,
-        durability: Durability = "full",
-        progress: bool | Progress | None = False,
+    def save_folder(
+        tensors: Mapping[str, Any], folder: str | PathLike[str], **options: Any
     ) -> None:
-        """Save {noun} in a folder, as files of up to `max_shard_size`, and write their index.
-
-        The names of the files and the split of the {noun} are those of huggingface_hub.
-        `max_shard_size`: bytes, or a text such as "2GB". `metadata`: the metadata of each file.
-        `index_metadata`: more members for the `metadata` of the index.
-
-        A folder that does not exist appears at once, with all files. In a folder that exists, the
-        index is replaced after the files. Then the files of an older model with the same stem are
-        removed, unless `remove_old_files` is false. `new_folder=True` refuses a folder that exists.
-        docs/checkpoints.md says which files a crash leaves. `durability`: as in `save_file`.
-        `progress`: a function that gets the number of bytes written and the total. True shows a
-        bar if tqdm is installed. Raises the errors of `save_file`, and ValueError for a
-        `max_shard_size` that is not a size.
-        """
+        """Save a model as files and their index. `options`: those of `write_checkpoint`."""
         keep_alive: list[Any] = []
         specs, fetch = describe(tensors, keep_alive)
-        write_checkpoint(
-            specs,
-            tensors,
-            folder,
-            max_shard_size=max_shard_size,
-            metadata=metadata,
-            index_metadata=index_metadata,
-            new_folder=new_folder,
-            remove_old_files=remove_old_files,
-            durability=durability,
-            progress=progress,
-            fetch=fetch,
-        )
+        write_checkpoint(specs, tensors, folder, fetch=fetch, **options)
 
     def save_file(
         tensors: Mapping[str, Any],
@@ -115,4 +59,4 @@ def make_save(module: str, tensor: str, noun: str, describe: Describe) -> tuple[
         finally:
             end_report()
 
-    return adapted(save_checkpoint, module, tensor, noun), save_file
+    return save_folder, save_file

@@ -20,7 +20,6 @@ from .._base.options import Progress, reporter, to_bytes
 from .._base.paths import to_paths
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._read.requests import Rename, rename_all
 from .._types import Cache, Paths
 from .fill import Fill, places_of, replace
 from .lazy import LazyTensor, Source, Templates
@@ -41,7 +40,6 @@ def load_into(
     assign: bool = False,
     dtype: Any = None,
     device: Any = None,
-    rename: Rename | None = None,
     threads: int = 0,
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "auto",
@@ -49,7 +47,7 @@ def load_into(
 ) -> _IncompatibleKeys:
     """Load a checkpoint into a module, without a second copy of the model.
 
-    The result is that of `model.load_state_dict(load_checkpoint(path), strict, assign)`. But the
+    The result is that of `model.load_state_dict(load(path, framework="pt"), strict, assign)`. But the
     bytes are read straight into the parameters and buffers, so the peak memory is that of the model
     plus `memory_limit`. Parameters on the meta device get new memory once.
 
@@ -59,14 +57,14 @@ def load_into(
     `dtype`: the dtype that floats of the model get, as with `model.to(dtype)`. None keeps theirs.
     `device`: the device that loaded tensors get, as with `model.to(device)`. None keeps their
     device, but tensors on the meta device get memory on the CPU.
-    `rename`, `threads`, `cache`, `progress`: as in `safetensors.load`.
+    `threads`, `cache`, `progress`: as in `safetensors.load`.
     `memory_limit`: maximum number of bytes that are being read or converted, besides the model.
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
     Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
     model is then unchanged, unless a hook or a module with its own `_load_from_state_dict` has
     already filled tensors. A file of `save_model` lacks the second name of tied weights: give
-    `strict=False`, or use `load_model`. Raises MissingTensorError for a name in `rename` that no tensor has.
+    `strict=False`, or use `load_model`.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
     their new values, and others do not. Do not use the model in other threads during the call.
     """
@@ -90,7 +88,7 @@ def load_into(
         report, end_progress = reporter(progress)
         try:
             fill = Fill(model, checkpoint, wanted, place, report, **options)
-            return _load(model, checkpoint, fill, rename, strict, assign)
+            return _load(model, checkpoint, fill, strict, assign)
         finally:
             end_progress()
 
@@ -115,11 +113,10 @@ def _load(
     model: torch.nn.Module,
     checkpoint: Checkpoint,
     fill: Fill,
-    rename: Rename | None,
     strict: bool,
     assign: bool,
 ) -> _IncompatibleKeys:
-    sources = _sources(checkpoint, rename, fill)
+    sources = _sources(checkpoint, fill)
     modules = list(model.modules())  # a walk over a model takes milliseconds
     with _naming_ties(model, sources), _restoring(model, modules, fill):
         with ExitStack() as hooks:
@@ -134,15 +131,10 @@ def _load(
     return result
 
 
-def _sources(checkpoint: Checkpoint, rename: Rename | None, fill: Fill) -> dict[str, Source]:
-    names = list(checkpoint)
-    renamed = rename_all(checkpoint._native, names, rename)
+def _sources(checkpoint: Checkpoint, fill: Fill) -> dict[str, Source]:
     note = fill.note  # one bound method for all
     templates: Templates = {}
-    return {
-        new: Source(checkpoint, name, note, templates)
-        for name, new in zip(names, renamed, strict=True)
-    }
+    return {name: Source(checkpoint, name, note, templates) for name in checkpoint}
 
 
 def _state_dict(sources: dict[str, Source]) -> dict[str, torch.Tensor]:

@@ -11,14 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _native
-from .._base.display import count_text
-from .._base.options import Progress, reporter, to_bytes
+from .._base.options import Progress, count_text, reporter, to_bytes
 from .._base.paths import to_paths
-from .._hash.types import Verify
 from .._native import PySafeSlice, SafetensorError, TensorMeta
 from .._types import Backend, Buffer, Cache, Fault, Framework, Paths, Tensor
 from . import cuda
-from .requests import Rename, Request, make_requests, rename_all, select
+from .requests import Request, make_requests, select
 from .stream import CheckpointStream
 
 if TYPE_CHECKING:
@@ -151,10 +149,7 @@ class Checkpoint(Mapping[str, Tensor]):
         self._has_headers = headers is not None
         self._open: _native._Checkpoint | None = native
         self._options = (framework, native.device(), backend, faults)
-        paths_given = [given] if isinstance(given, str) else given
-        # A folder, an index or a pattern stands for a whole model, unlike files by their names.
-        self._is_model = not set(paths_given) <= set(native.files())
-        self._paths = [_pinned(path) for path in paths_given]
+        self._paths = [_pinned(path) for path in ([given] if isinstance(given, str) else given)]
         self._cuda = cuda.usable(native)
 
     @property
@@ -186,12 +181,6 @@ class Checkpoint(Mapping[str, Tensor]):
         if self._open is None:
             return "Checkpoint(closed)"
         return f"Checkpoint({self._shown_files()}, {count_text(len(self))})"
-
-    def _repr_html_(self) -> str:
-        """Return a table of the tensors, for notebooks."""
-        if self._open is None:
-            return "<p>Checkpoint (closed)</p>"
-        return self._open.table(self._shown_files())
 
     def _shown_files(self) -> str:
         files = self.files
@@ -298,27 +287,18 @@ class Checkpoint(Mapping[str, Tensor]):
         keys: Iterable[str] | None = None,
         *,
         slices: Mapping[str, Any] | None = None,
-        rename: Rename | None = None,
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int | str = 0,
         cache: Cache = "auto",
         out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
-        verify: Verify | None = None,
     ) -> dict[str, Tensor]:
         """Load many tensors at once. See `safetensors.load`."""
         native = self._native
-        if verify is not None:
-            if slices is not None or dtype is not None:
-                raise ValueError("verify checks whole tensors: give it without slices and dtype")
-            return self._load_verified(
-                verify, keys, rename, out, progress, threads, memory_limit, cache
-            )
-        if all(given is None for given in (keys, slices, rename, dtype, out)) and self._copies():
+        if all(given is None for given in (keys, slices, dtype, out)) and self._copies():
             return self._reported(native.load_all, progress, threads, memory_limit, cache)
         names = select(native, keys)
-        renamed = rename_all(native, names, rename)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
         views: dict[str, Any] = {}
         if native.backend() == "mmap":
@@ -328,43 +308,7 @@ class Checkpoint(Mapping[str, Tensor]):
         read = partial(self._load, others)
         rest = iter(self._reported(read, progress, threads, memory_limit, cache))
         values = (views[name] if name in views else next(rest) for name in names)
-        return dict(zip(renamed, values, strict=True))
-
-    def _load_verified(
-        self,
-        verify: Verify,
-        keys: Iterable[str] | None,
-        rename: Rename | None,
-        out: Mapping[str, Any] | None,
-        progress: bool | Progress | None,
-        threads: int,
-        memory_limit: int | str,
-        cache: Cache,
-    ) -> dict[str, Any]:
-        """Load whole tensors through a stream, and check each one while the next ones are read."""
-        from .._hash.verify import Verifier, to_manifest
-
-        native = self._native
-        names = select(native, keys)
-        if native.device() != "cpu":
-            raise ValueError(
-                f"verify checks tensors on the CPU, not on {native.device()}: load them to the CPU"
-            )
-        manifest = to_manifest(verify)
-        renamed = rename_all(native, names, rename)
-        every = keys is None
-        verifier = Verifier(
-            native, names, manifest, every_tensor=every, every_file=every and self._is_model
-        )
-        requests = make_requests(native, verifier.names, slices=None, dtype=None, out=out)
-        limit = to_bytes(memory_limit, "memory_limit") or DEFAULT_BUDGET
-
-        def read(**options: Any) -> dict[str, Any]:
-            items = native.stream(requests, **{**options, "memory_limit": limit}, with_bytes=True)
-            return verifier.load(items)
-
-        values = self._reported(read, progress, threads, memory_limit, cache)
-        return {new: values[name] for new, name in zip(renamed, names, strict=True)}
+        return dict(zip(names, values, strict=True))
 
     def _copies(self) -> bool:
         """Return whether whole tensors are read into memory of their own on the CPU."""
@@ -409,7 +353,6 @@ class Checkpoint(Mapping[str, Tensor]):
         keys: Iterable[str] | None = None,
         *,
         slices: Mapping[str, Any] | None = None,
-        rename: Rename | None = None,
         dtype: Any = None,
         threads: int = 0,
         memory_limit: int | str = DEFAULT_BUDGET,
@@ -420,7 +363,6 @@ class Checkpoint(Mapping[str, Tensor]):
         """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
         native = self._native
         names = select(native, keys)
-        renamed = rename_all(native, names, rename)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
         limit = to_bytes(memory_limit, "memory_limit")
         report, end_progress = reporter(progress)
@@ -435,7 +377,7 @@ class Checkpoint(Mapping[str, Tensor]):
         except BaseException:
             end_progress()
             raise
-        return CheckpointStream(items, renamed, end_progress)
+        return CheckpointStream(items, names, end_progress)
 
 
 _AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from .._base.options import Progress
-from .._hash.types import Verify
 from .._types import Backend, Cache, Framework, Paths
 from .checkpoint import DEFAULT_BUDGET, Checkpoint
-from .requests import Rename
 from .stream import CheckpointStream
 
 if TYPE_CHECKING:
@@ -53,7 +51,6 @@ def load(
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
-    rename: Rename | None = None,
     framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
@@ -63,7 +60,6 @@ def load(
     backend: Backend = "auto",
     out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
-    verify: Verify | None = None,
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
 
@@ -72,8 +68,6 @@ def load(
     `slices`: names to indices: integers, slices of any step and one Ellipsis. They have the meaning
     that NumPy gives them, but a bound past the end is an error. A tensor without an entry is loaded
     whole.
-    `rename`: a dict of names to new names, or a function that takes a name and returns the new one.
-    Only the result has the new names. The other arguments use the names in the files.
     `dtype`: the dtype that floats are cast to, rounded to nearest even, or the dtype that integers
     are cast to. An integer that does not fit is a SafetensorError. Other tensors keep their dtype. A
     dict of names to dtypes casts only these tensors.
@@ -91,33 +85,21 @@ def load(
     `out`: names to NumPy arrays or torch tensors on the CPU. They are filled and returned.
     `progress`: True shows a bar if tqdm is installed. A function receives the number of bytes
     completed and the total. An exception that it raises ends the load.
-    `verify`: a `Manifest`, or the path of one. Each loaded tensor is checked while the next ones are
-    read, and the headers of all files before. If a byte differs, SafetensorError names the file and
-    the tensor. It checks the bytes of the file, before the framework converts them (JAX makes int32
-    of int64). It works for whole tensors on the CPU, without `dtype`. Without `keys`, every digest of
-    the manifest must be right, also those of tensors that the index does not name, and a model must
-    have all files of the manifest.
 
     Returns a dict in the order of `keys`, or of the files and their bytes. Raises SafetensorError,
     MissingTensorError for an unknown name and for a pattern without a match, ValueError and
     TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
     while bytes are read.
     """
-    if verify is not None:
-        from .._hash.verify import check_verify
-
-        check_verify(verify)
     return Checkpoint(paths, framework, device, backend=backend).load(
         keys,
         slices=slices,
-        rename=rename,
         dtype=dtype,
         threads=threads,
         memory_limit=memory_limit,
         cache=cache,
         out=out,
         progress=progress,
-        verify=verify,
     )
 
 
@@ -154,7 +136,6 @@ def stream(
     *,
     keys: Iterable[str] | None = None,
     slices: Mapping[str, Any] | None = None,
-    rename: Rename | None = None,
     framework: Framework = "np",
     device: Any = "cpu",
     dtype: Any = None,
@@ -176,7 +157,6 @@ def stream(
     return Checkpoint(paths, framework, device, backend=backend).stream(
         keys,
         slices=slices,
-        rename=rename,
         dtype=dtype,
         threads=threads,
         memory_limit=memory_limit,

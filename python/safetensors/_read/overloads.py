@@ -13,9 +13,7 @@ import tensorflow
 import torch
 
 from .._base.options import Progress
-from .._hash.types import Verify
 from .._types import Backend, Buffer, Cache, Fault
-from .requests import Rename
 
 NumPy = Literal["np", "numpy"]
 Torch = Literal["pt", "torch", "pytorch"]
@@ -41,11 +39,10 @@ class OpenOptions(TypedDict, total=False):
 
 
 class StreamOptions(TypedDict, total=False):
-    """The arguments of `stream` besides the paths and the framework."""
+    """The arguments of `load` and `stream` besides the paths and the framework."""
 
     keys: Iterable[str] | None
     slices: Mapping[str, Any] | None
-    rename: Rename | None
     device: Any
     dtype: Any
     threads: int
@@ -56,7 +53,4 @@ class StreamOptions(TypedDict, total=False):
     progress: bool | Progress | None
 
 
-class LoadOptions(StreamOptions, total=False):
-    """The arguments of `load` besides the paths and the framework."""
-
-    verify: Verify | None
+LoadOptions = StreamOptions

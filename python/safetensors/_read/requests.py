@@ -1,8 +1,8 @@
-"""Turns the arguments of `load` into requests: names and patterns, new names, casts, targets."""
+"""Turns the arguments of `load` into requests: names and patterns, casts, targets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from .. import _native
@@ -10,9 +10,8 @@ from .._arrays.dtypes import CASTABLE, INTEGERS, cast_name, number_name
 from .._arrays.targets import Target, to_target
 from .._native import MissingTensorError, SafetensorError, _is_pattern, _matching
 
-__all__ = ["Rename", "Request", "make_requests", "missing", "rename_all", "select"]
+__all__ = ["Request", "make_requests", "missing", "select"]
 
-Rename = Mapping[str, str] | Callable[[str], str]
 # The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
 Request = tuple[str, Any, "str | None", "Target | None"]
 
@@ -55,37 +54,6 @@ def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
             raise missing(f"keys: no tensor matches the pattern {key!r}", key)
         chosen.update(dict.fromkeys(found))
     return list(chosen)
-
-
-def rename_all(
-    native: _Names, names: list[str], rename: Rename | None
-) -> list[str]:
-    """Return the new names, in the order of the old ones.
-
-    A name that is not in a dict stays as it is. Raises MissingTensorError for a name in the dict
-    that no tensor has, TypeError for a new name that is not a str, SafetensorError if two tensors
-    get one name.
-    """
-    if rename is None:
-        return names
-    if isinstance(rename, Mapping):
-        for old in rename:
-            if old not in native:
-                raise missing(f"rename: there is no tensor {old!r}", old)
-        renamed = [rename.get(name, name) for name in names]
-    elif callable(rename):
-        renamed = [rename(name) for name in names]
-    else:
-        raise TypeError(f"rename is {type(rename).__name__}: give a dict of names or a function")
-    olds: dict[str, str] = {}
-    for old, new in zip(names, renamed, strict=True):
-        if not isinstance(new, str):
-            raise TypeError(f"rename gives {old!r} the name {new!r}, which is not a str")
-        if olds.setdefault(new, old) != old:
-            raise SafetensorError(
-                f"rename gives two tensors the name {new!r}: {olds[new]!r} and {old!r}"
-            )
-    return renamed
 
 
 def _check_selected(what: str, given: Mapping[str, Any] | None, selected: set[str]) -> None:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Generic
 
 from .. import _native
-from .._base.display import count_text
+from .._base.options import count_text
 from .._types import Tensor
 
 __all__ = ["CheckpointStream"]

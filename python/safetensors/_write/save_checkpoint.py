@@ -10,11 +10,9 @@ from typing import Any
 from .. import _native
 from .._arrays.targets import is_torch
 from .._arrays.values import to_value
-from .._base.display import count_text
-from .._base.options import Progress, reporter, to_bytes, to_metadata, to_size
+from .._base.options import Progress, count_text, reporter, to_bytes, to_metadata, to_size
 from .._base.paths import to_path
 from .._native import TensorSpec
-from .._read.checkpoint import Checkpoint
 from .._types import Durability
 from .writer import TensorWriter, to_spec
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _native
 from .._arrays.dtypes import FRAMEWORK_NAMES, UNPACKED, format_name, name_of
 from .._arrays.values import refuse_nested, to_value
-from .._base.display import count_text
-from .._base.options import _nothing, to_metadata
+from .._base.options import _nothing, count_text, to_metadata
 from .._base.paths import to_path
 from .._native import SafetensorError, TensorSpec
 from .._read.checkpoint import Checkpoint
@@ -141,10 +140,6 @@ class Writer(TensorWriter):
     def __repr__(self) -> str:
         state = f", {self._state}" if self._state else ""
         return f"Writer({self._path!r}, {count_text(len(self._native))}{state})"
-
-    def _repr_html_(self) -> str:
-        """Return a table of the tensors, for notebooks."""
-        return self._native.table(self._path + (f" ({self._state})" if self._state else ""))
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
         """Write a whole tensor, or the rows from `start` on (along the first dimension).

@@ -22,12 +22,10 @@ def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
     source = tmp_path / "source"
     model.save_pretrained(source, max_shard_size="20KB")
     assert "error" not in command("verify", source)
-    assert "nothing found" in command("lint", source)
     found = {t["name"]: t for t in document("stats", source)["files"][0]["tensors"]}
     for name, value in load(source, framework="pt").items():
         assert found[name]["min"] == pytest.approx(float(value.min()))
         assert found[name]["mean"] == pytest.approx(float(value.double().mean()), abs=1e-9)
-    assert ("tied" in command("info", source)) == tied
 
     command("merge", source, tmp_path / "one.safetensors")
     command("split", tmp_path / "one.safetensors", tmp_path / "split", "--max-shard-size", "30KB")

@@ -1,1 +1,0 @@
-"""Differences, statistics and findings of lint for the tensors of files."""

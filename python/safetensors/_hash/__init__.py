@@ -1,1 +1,0 @@
-"""Manifests: digests of files and tensors. Checks the bytes that a load reads."""
