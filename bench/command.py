@@ -108,13 +108,6 @@ def sha256(program: str, folder: Path, _: Path) -> tuple[list[str], dict[str, li
     return [program, "hash", file], {"sha256sum": ["sha256sum", file]}
 
 
-def blake3(program: str, folder: Path, _: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Compute the BLAKE3 of a file."""
-    file = str(folder / "one.safetensors")
-    peers = {"b3sum": ["b3sum", file]} if shutil.which("b3sum") else {}
-    return [program, "hash", "--algorithm", "blake3", file], peers
-
-
 def equal(program: str, folder: Path, _: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Compare two equal files."""
     one, other = folder / "one.safetensors", folder / "copy.safetensors"
@@ -127,7 +120,6 @@ READING = [
     Row("verify", verify),
     Row("stats", stats),
     Row("hash", sha256),
-    Row("hash --algorithm blake3", blake3),
     Row("diff", equal),
 ]
 

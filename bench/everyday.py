@@ -138,7 +138,6 @@ def rows(
         writes = out in words
         return [program, *words, *(["--durability", "none"] if writes else [])]
 
-    blake3 = {"b3sum": ["b3sum", one]} if shutil.which("b3sum") else {}
     sha256 = {
         "openssl": ["openssl", "dgst", "-sha256", one],
         "sha256sum": ["sha256sum", one],
@@ -162,7 +161,6 @@ def rows(
             {"cmp": ["cmp", one, copy]} | script("diff", one, copy),
         ),
         "hash": (ours("hash", one), sha256),
-        "hash --algorithm blake3": (ours("hash", "--algorithm", "blake3", one), blake3),
         "cast --to f16": (
             ours("cast", one, out, "--to", "f16"),
             script("cast", one, out),

@@ -28,26 +28,12 @@ Error system_failure(Errc code, int error_number, const std::string& what) {
   return {.code = code, .os_error = error_number, .path = {}, .message = what + ": " + system_text(error_number)};
 }
 
-// Returns 0 at the end.
-Result<std::size_t> read_some(std::span<std::byte> bytes) {
-  for (;;) {
-    // With an Interrupt, the system continues a read after a signal, but a poll ends.
-    constexpr int kMilliseconds = 200;  // a signal may come just before the poll
-    const int ready = os::wait_to_read(kDescriptor, kMilliseconds);
-    if (Interrupt::caught()) return Interrupt::error();
-    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    const std::ptrdiff_t got = os::read_next(kDescriptor, bytes.data(), bytes.size());
-    if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR) return system_failure(Errc::read_failed, errno, "cannot read");
-  }
-}
-
 // Reads the rest of the pipe and opens its header as a file.
 Result<File> drain_pipe(const FirstBytes& first, const ParseOptions& parse, std::optional<MissingData>* missing) {
   std::uint64_t size = first.bytes().size();
   std::vector<std::byte> rest(std::size_t{1} << 20);
   for (;;) {
-    const Result<std::size_t> got = read_some(rest);
+    const Result<std::size_t> got = read_standard_input(rest);
     if (!got) return got.error();
     if (*got == 0) break;
     size += *got;
@@ -103,7 +89,7 @@ Result<File> keep_pipe(const FirstBytes& start, const OpenOptions& options) {
   std::vector<std::byte> buffer(std::size_t{256} << 10);
   while (done < most) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), most - done));
-    const Result<std::size_t> got = read_some(std::span(buffer).first(wanted));
+    const Result<std::size_t> got = read_standard_input(std::span(buffer).first(wanted));
     if (!got) return got.error();
     if (*got == 0) break;
     if (Status status = file.append(std::span(buffer).first(*got)); !status) return status.error();
@@ -114,6 +100,19 @@ Result<File> keep_pipe(const FirstBytes& start, const OpenOptions& options) {
 
 }  // namespace
 
+Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
+  for (;;) {
+    // With an Interrupt, the system continues a read after a signal, but a poll ends.
+    constexpr int kMilliseconds = 200;  // a signal may come just before the poll
+    const int ready = os::wait_to_read(kDescriptor, kMilliseconds);
+    if (Interrupt::caught()) return Interrupt::error();
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+    const std::ptrdiff_t got = os::read_next(kDescriptor, bytes.data(), bytes.size());
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) return system_failure(Errc::read_failed, errno, "cannot read");
+  }
+}
+
 Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::string* refused,
                                  std::optional<MissingData>* missing) {
   if (os::position_of(kDescriptor) >= 0) {
@@ -121,7 +120,7 @@ Result<File> open_standard_input(const OpenOptions& options, PipeData data, std:
     const bool part = !file && missing != nullptr && is_too_short(file.error());
     return part ? open_part("", options.parse, *missing) : file;
   }
-  const Result<FirstBytes> first = FirstBytes::read(options.parse, read_some);
+  const Result<FirstBytes> first = FirstBytes::read(options.parse, read_standard_input);
   if (!first) return first.error();
   Result<File> file = data == PipeData::keep ? keep_pipe(*first, options) : drain_pipe(*first, options.parse, missing);
   if (!file && refused != nullptr) *refused = first->text();

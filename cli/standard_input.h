@@ -5,8 +5,10 @@
 
 #include <safetensors/file.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -30,6 +32,9 @@ enum class PipeData : std::uint8_t {
 [[nodiscard]] Result<File> open_standard_input(const OpenOptions& options, PipeData data = PipeData::skip,
                                                std::string* refused = nullptr,
                                                std::optional<MissingData>* missing = nullptr);
+
+// Reads up to bytes.size() bytes, and returns their number: 0 at the end. Errors: read_failed, cancelled.
+[[nodiscard]] Result<std::size_t> read_standard_input(std::span<std::byte> bytes);
 
 // Returns whether the argument is standard input, and standard input is a pipe, whose bytes have no offsets.
 [[nodiscard]] bool is_pipe(const std::string& argument);

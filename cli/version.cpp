@@ -1,13 +1,11 @@
 // The text of --version: the version, the compiler, what was built in, the dtypes and the limits.
+#include "sha256.h"
 #include "command.h"
 #include "text/formatted.h"
 
 #include <safetensors/c.h>
 #include <safetensors/dtype.h>
 #include <safetensors/header.h>
-#if defined(SAFETENSORS_HAVE_HASH)
-#include <safetensors/hash.h>
-#endif
 
 namespace safetensors::cli {
 namespace {
@@ -53,21 +51,6 @@ std::string fmt_version() {
   return formatted("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
-// The libraries that compute hashes, "none" where this build has none.
-struct HashLibraries {
-  std::string sha256 = "none";
-  std::string blake3 = "none";
-};
-
-HashLibraries hash_libraries() {
-  HashLibraries libraries;
-#if defined(SAFETENSORS_HAVE_HASH)
-  libraries.sha256 = hash_library(HashAlgorithm::sha256);
-  if (!hash_library(HashAlgorithm::blake3).empty()) libraries.blake3 = hash_library(HashAlgorithm::blake3);
-#endif
-  return libraries;
-}
-
 }  // namespace
 
 std::string version_text() {
@@ -76,7 +59,7 @@ std::string version_text() {
   text += formatted("  built with  {} {}, C++{}, {}\n", compiler_name(), compiler_version(), __cplusplus / 100 % 100,
                     build_kind());
   text += formatted("  built in    fmt {}{}\n", fmt_version(), has_re2() ? ", RE2" : "");
-  text += formatted("  hashes      sha256: {}, blake3: {}\n", hash_libraries().sha256, hash_libraries().blake3);
+  text += formatted("  sha256      {}\n", sha256_library());
   std::string dtypes;
   for (const Dtype dtype : all_dtypes()) {
     dtypes += dtypes.size() / 60 == (dtypes.size() + to_string(dtype).size() + 1) / 60 ? " " : "\n              ";

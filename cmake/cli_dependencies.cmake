@@ -1,5 +1,5 @@
 # The command is built with fmt, which is found on the system, else fetched and checked against a pinned hash. It is
-# also built with RE2 if the system has it.
+# also built with RE2 and with libcrypto of OpenSSL if the system has them.
 #
 # Sets SAFETENSORS_CLI_POSSIBLE. If true, link safetensors_cli_dependencies. If not, one line says why, and the build
 # goes on without the command. Without RE2, another line says so, and `rename` takes only --map.
@@ -62,4 +62,19 @@ if(safetensors_re2)
   target_compile_definitions(safetensors_cli_dependencies INTERFACE SAFETENSORS_HAVE_RE2)
 else()
   message(STATUS "`safetensors rename` takes no expressions: RE2 is not installed (Debian: apt-get install libre2-dev)")
+endif()
+
+# `hash` and `verify --cache` compute SHA-256 with libcrypto. A wheel and a static command link a static one.
+option(SAFETENSORS_USE_OPENSSL "Compute SHA-256 with libcrypto of OpenSSL 3" ON)
+if(SAFETENSORS_USE_OPENSSL)
+  find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
+endif()
+if(OpenSSL_FOUND)
+  target_link_libraries(safetensors_cli_dependencies INTERFACE OpenSSL::Crypto)
+  target_compile_definitions(safetensors_cli_dependencies INTERFACE SAFETENSORS_HAVE_LIBCRYPTO)
+  if(OPENSSL_CRYPTO_LIBRARY MATCHES "[.]a$" AND NOT OPENSSL_CRYPTO_LIBRARY MATCHES "[.]dll[.]a$")
+    target_compile_definitions(safetensors_cli_dependencies INTERFACE SAFETENSORS_STATIC_LIBCRYPTO)
+  endif()
+else()
+  message(STATUS "`safetensors hash` computes no digests: OpenSSL 3 is not installed (Debian: apt-get install libssl-dev)")
 endif()

@@ -1,4 +1,4 @@
-# Install rules: library, headers, CMake package, pkg-config file, command with its completions and manual pages,
+# Install rules: library, headers, CMake package, pkg-config file, command with its completions,
 # license and documents.
 #
 # All are of component `safetensors`. Without SAFETENSORS_INSTALL `cmake --install` leaves them out unless the component
@@ -16,7 +16,7 @@ install(TARGETS safetensors safetensors_c EXPORT safetensorsTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  ${safetensors_component} PATTERN hash.h EXCLUDE)
+  ${safetensors_component})
 # find_package(safetensors COMPONENTS reader) gives safetensors::reader, if it was built.
 install(TARGETS safetensors_reader safetensors_reader_c EXPORT safetensorsReaderTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component} OPTIONAL
@@ -24,22 +24,6 @@ install(TARGETS safetensors_reader safetensors_reader_c EXPORT safetensorsReader
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component} OPTIONAL)
 install(EXPORT safetensorsReaderTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
   ${safetensors_component})
-# find_package(safetensors COMPONENTS hash) gives safetensors::hash. Others need no OpenSSL.
-set(safetensors_hash_blake3_package FALSE)
-if(SAFETENSORS_HASH_INSTALLABLE)
-  set(safetensors_hash_targets safetensors_hash)
-  if(TARGET safetensors_blake3)
-    list(APPEND safetensors_hash_targets safetensors_blake3)
-  elseif(TARGET BLAKE3::blake3)
-    set(safetensors_hash_blake3_package TRUE)
-  endif()
-  install(TARGETS ${safetensors_hash_targets} EXPORT safetensorsHashTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component})
-  install(FILES ${PROJECT_SOURCE_DIR}/include/safetensors/hash.h
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/safetensors ${safetensors_component})
-  install(EXPORT safetensorsHashTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
-    ${safetensors_component})
-endif()
 install(EXPORT safetensorsTargets NAMESPACE safetensors:: DESTINATION ${safetensors_config_dir}
   ${safetensors_component})
 
@@ -99,19 +83,6 @@ string(REPLACE "LINKER:" "-Wl," safetensors_pc_reader_options "${safetensors_rea
 configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors-reader.pc.in ${PROJECT_BINARY_DIR}/safetensors-reader.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/safetensors-reader.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   ${safetensors_component})
-if(SAFETENSORS_HASH_INSTALLABLE)
-  set(safetensors_pc_hash_requires "")
-  set(safetensors_pc_hash_libs "")
-  if(safetensors_hash_blake3_package)
-    set(safetensors_pc_hash_requires ", libblake3")
-  elseif(TARGET safetensors_blake3)
-    set(safetensors_pc_hash_libs " -lsafetensors_blake3")
-  endif()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/safetensors-hash.pc.in ${PROJECT_BINARY_DIR}/safetensors-hash.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/safetensors-hash.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
-    ${safetensors_component})
-endif()
-
 if(TARGET safetensors_cli)
   install(TARGETS safetensors_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
   safetensors_install_shell_files(${CMAKE_INSTALL_DATAROOTDIR} ${safetensors_component})

@@ -1,13 +1,7 @@
 # safetensors::safetensors, from the layers of src/, and safetensors::reader, the part of it that reads.
 # BUILD_SHARED_LIBS chooses static or shared.
-set(SAFETENSORS_OS "" CACHE STRING "\"none\": build without an operating system. Empty: for the system of the build")
-if(NOT SAFETENSORS_OS MATCHES "^(none)?$")
-  message(FATAL_ERROR "SAFETENSORS_OS is \"${SAFETENSORS_OS}\", expected \"none\" or nothing")
-endif()
 set(safetensors_command_system posix)
-if(SAFETENSORS_OS STREQUAL "none")
-  set(safetensors_system none)
-elseif(WIN32)
+if(WIN32)
   set(safetensors_system windows)
   set(safetensors_command_system windows)
 elseif(APPLE)
@@ -19,14 +13,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/sources.cmake)
 safetensors_list_sources(${PROJECT_SOURCE_DIR} ${safetensors_system})
 list(TRANSFORM safetensors_reader_sources PREPEND ${PROJECT_SOURCE_DIR}/)
 list(TRANSFORM safetensors_writer_sources PREPEND ${PROJECT_SOURCE_DIR}/)
-if(SAFETENSORS_OS STREQUAL "none")
-  find_package(Threads)  # such a system may have none
-  if(NOT TARGET Threads::Threads)
-    add_library(Threads::Threads INTERFACE IMPORTED)
-  endif()
-else()
-  find_package(Threads REQUIRED)
-endif()
+find_package(Threads REQUIRED)
 include(GNUInstallDirs)
 
 # While the major version is 0, every minor version may break programs that are already linked.
@@ -39,14 +26,6 @@ set(safetensors_system_libraries "")
 if(WIN32)
   set(safetensors_system_libraries bcrypt)
 endif()
-if(SAFETENSORS_OS STREQUAL "none")
-  include(CheckCXXSourceCompiles)
-  set(CMAKE_REQUIRED_FLAGS ${CMAKE_CXX20_STANDARD_COMPILE_OPTION})
-  check_cxx_source_compiles("#include <mutex>\n#include <thread>\nstd::mutex m;\nstd::thread t;\nint main() {}"
-    SAFETENSORS_HAVE_STD_THREAD)
-  unset(CMAKE_REQUIRED_FLAGS)
-endif()
-
 # -O2 compiles faster than CMake's -O3, and makes smaller code that is as fast. Loops over elements are an exception: with
 # -O3 the compiler turns more of them into vectors. Flags that the user gave stay as they are.
 set(safetensors_optimization "")
@@ -66,12 +45,7 @@ function(safetensors_library target)
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE Threads::Threads ${safetensors_system_libraries})
-  if(SAFETENSORS_OS STREQUAL "none")
-    target_compile_definitions(${target} PRIVATE SAFETENSORS_NO_SYSTEM)
-    if(NOT SAFETENSORS_HAVE_STD_THREAD)
-      target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/src/os/none/missing_std.h)
-    endif()
-  elseif(WIN32)
+  if(WIN32)
     target_compile_definitions(${target} PRIVATE _WIN32_WINNT=0x0a00)  # Windows 10
   endif()
   if(NOT MSVC AND NOT APPLE)

@@ -7,19 +7,16 @@ endif()
 
 # safetensors_list_sources(ROOT SYSTEM): sets safetensors_reader_sources, the part that reads, and
 # safetensors_writer_sources, the rest of the library, in the scope of the caller. The paths begin with "src/".
-# SYSTEM is linux, darwin, windows or none. "none" is for a system that we do not know: the library then reads from memory
-# and from Sources of the program, and every call on files is an error.
+# SYSTEM is linux, darwin or windows.
 function(safetensors_list_sources root system)
   set(folders_linux linux posix threads)
   set(folders_darwin absent darwin posix threads)
   set(folders_windows absent windows threads)
-  set(folders_none absent none)
   set(again CONFIGURE_DEPENDS)  # a script cannot ask for it
   if(CMAKE_SCRIPT_MODE_FILE)
     set(again "")
   endif()
   file(GLOB_RECURSE sources RELATIVE ${root} ${again} ${root}/src/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "^src/hash/")        # a component: hash.cmake
   list(FILTER sources EXCLUDE REGEX "^src/os/command/")  # for the command only
   list(FILTER sources EXCLUDE REGEX "^src/device/absent/")
   file(GLOB folders RELATIVE ${root}/src/os ${root}/src/os/*)

@@ -1,4 +1,4 @@
-# Builds for other systems: Windows, macOS, musl, no system at all, WebAssembly, an older libc++, and no exceptions. Sourced by
+# Builds for other systems: Windows, macOS, musl, an older libc++, and no exceptions. Sourced by
 # scripts/check for its step `ports`. Zig comes from PyPI, as a package of Python.
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # trees, jobs and root come from scripts/check
@@ -6,7 +6,7 @@
 ports() {
   local tools=$trees/ports/tools
   if [[ ! -x $tools/bin/python ]]; then python3 -m venv "$tools"; fi
-  "$tools/bin/python" -m pip install --quiet --disable-pip-version-check ziglang wasmtime
+  "$tools/bin/python" -m pip install --quiet --disable-pip-version-check ziglang
   fmt_package "$trees/ports/packages"
   port macos_arm port_linked aarch64-macos
   port macos_x86 port_linked x86_64-macos
@@ -15,8 +15,6 @@ ports() {
   port musl_arm port_musl_arm
   port windows port_windows
   port windows_zig port_windows_zig
-  port cases port_cases
-  port wasi port_wasi
   port libcxx port_libcxx 16
   port small port_small
 }
@@ -34,7 +32,7 @@ for_zig() {
 
 # The library and the command compile and link.
 port_linked() {
-  for_zig "$1" "$1" -DSAFETENSORS_BUILD_HASH=OFF -DSAFETENSORS_WERROR=ON -Dfmt_DIR="$trees/ports/packages"
+  for_zig "$1" "$1" -DSAFETENSORS_USE_OPENSSL=OFF -DSAFETENSORS_WERROR=ON -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$trees/ports/$1" -j "$jobs"
 }
 
@@ -45,7 +43,7 @@ zig_tests() {
     -DCMAKE_INSTALL_PREFIX="$trees/ports/$1/installed" -DCMAKE_INSTALL_LIBDIR=lib
   cmake --build "$trees/ports/$1/googletest" -j "$jobs" --target install
   for_zig "$1" "$1/build" "${flags[@]}" -DSAFETENSORS_BUILD_TESTS=ON -DSAFETENSORS_BUILD_EXAMPLES=OFF \
-    -DSAFETENSORS_WERROR=OFF -DSAFETENSORS_BUILD_HASH=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
+    -DSAFETENSORS_WERROR=OFF -DSAFETENSORS_USE_OPENSSL=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
     -DGTest_DIR="$trees/ports/$1/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$trees/ports/$1/build" -j "$jobs" --target "${@:2}"
 }
@@ -72,7 +70,7 @@ port_windows() {
     -DCMAKE_INSTALL_PREFIX="$directory/installed" -DCMAKE_INSTALL_LIBDIR=lib
   cmake --build "$directory/googletest" -j "$jobs" --target install
   cmake -S . -B "$directory/build" "${machine[@]}" -DSAFETENSORS_BUILD_TESTS=ON -DSAFETENSORS_BUILD_EXAMPLES=OFF \
-    -DSAFETENSORS_BUILD_HASH=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
+    -DSAFETENSORS_USE_OPENSSL=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
     -DGTest_DIR="$directory/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$directory/build" -j "$jobs" -- -k 0
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
@@ -88,40 +86,19 @@ port_windows_zig() {
     verify tests/data/conformance/cases/all_whitespace_kinds_trailing.safetensors
 }
 
-# Writes the cases of tests/data, and the verdicts of this system, for the programs without a system.
-port_cases() {
-  build dev gcc
-  cmake --build "$trees/gcc" -j "$jobs" --target write_cases
-  "$trees/gcc/tests/write_cases" "$trees/ports/cases" "$trees/ports/expected"
-}
-# same_verdicts COMMAND...: the program must print the same verdicts.
-same_verdicts() {
-  "$@" <"$trees/ports/cases" >"$trees/ports/found"
-  cmp "$trees/ports/expected" "$trees/ports/found"
-  echo "$(wc -l <"$trees/ports/found") verdicts are the same"
-}
-without_system=(-DSAFETENSORS_OS=none -DSAFETENSORS_BUILD_CLI=OFF -DSAFETENSORS_BUILD_HASH=OFF)
-
-port_wasi() {
-  for_zig wasm32-wasi wasi -DCMAKE_BUILD_TYPE=MinSizeRel "${without_system[@]}"
-  cmake --build "$trees/ports/wasi" -j "$jobs" --target verdicts
-  local program=$trees/ports/wasi/tests/none/verdicts
-  same_verdicts node --no-warnings tests/wasm/run.mjs "$program"
-  same_verdicts "$trees/ports/tools/bin/python" tests/wasm/run.py "$program" /dev/stdin /dev/stdout
-}
 # port_libcxx VERSION: the library compiles with libc++. Its package excludes others, so it is unpacked.
 port_libcxx() {
   local directory=$trees/ports/libcxx-$1
   mkdir -p "$directory/packages"
   (cd "$directory/packages" && apt-get -qq download "libc++-$1-dev" && dpkg -x libc++-"$1"-dev_*.deb "$directory")
   cmake -S . -B "$directory/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug "${with_clang[@]}" \
-    -DSAFETENSORS_BUILD_CLI=OFF -DSAFETENSORS_BUILD_HASH=OFF -DSAFETENSORS_WERROR=ON \
+    -DSAFETENSORS_BUILD_CLI=OFF -DSAFETENSORS_WERROR=ON \
     "-DCMAKE_CXX_FLAGS=-nostdinc++ -isystem $directory/usr/lib/llvm-$1/include/c++/v1"
   cmake --build "$directory/build" -j "$jobs" --target safetensors
 }
 # The library compiles without exceptions and RTTI, and as C++23.
 port_small() {
-  local common=(-G Ninja -DCMAKE_BUILD_TYPE=Debug -DSAFETENSORS_BUILD_CLI=OFF -DSAFETENSORS_BUILD_HASH=OFF
+  local common=(-G Ninja -DCMAKE_BUILD_TYPE=Debug -DSAFETENSORS_BUILD_CLI=OFF
     -DSAFETENSORS_WERROR=ON)
   cmake -S . -B "$trees/ports/no_exceptions" "${common[@]}" "-DCMAKE_CXX_FLAGS=-fno-exceptions -fno-rtti"
   cmake --build "$trees/ports/no_exceptions" -j "$jobs" --target safetensors

@@ -31,8 +31,7 @@ zig_definitions() {
   printf '%s\n' "CMAKE_TOOLCHAIN_FILE=$tree/cmake/zig.cmake" "SAFETENSORS_ZIG_TARGET=$target" \
     "SAFETENSORS_ZIG=$python;-m;ziglang" "fmt_DIR=$zig_base/fmt" \
     "OPENSSL_INCLUDE_DIR=$libraries/include" "OPENSSL_CRYPTO_LIBRARY=$libraries/lib/libcrypto.a" \
-    "SAFETENSORS_RE2_INCLUDE=$libraries/include" "SAFETENSORS_RE2_LIBRARY=$libraries/lib/libre2.a" \
-    "SAFETENSORS_BLAKE3_SOURCE=$zig_base/libraries/source/blake3"
+    "SAFETENSORS_RE2_INCLUDE=$libraries/include" "SAFETENSORS_RE2_LIBRARY=$libraries/lib/libre2.a"
   # With musl the command is one static file, which runs on every Linux.
   local static=
   if [[ $target == *-musl ]]; then static="-static "; fi

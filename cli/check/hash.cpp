@@ -1,382 +1,407 @@
-// The subcommand hash: prints digests of files, of their data and of their tensors, and writes manifests. hash_file()
-// of the component hash computes them. Without that component, the subcommand names the missing library.
+// The subcommand hash: prints SHA-256 of files and tensors in the form of sha256sum, and reads it back. Digests that
+// are wanted together are computed by several threads: each takes a file or a tensor, because one SHA-256 is
+// sequential.
 #include "arguments.h"
 #include "command.h"
-#include "each_file.h"
+#include "console.h"
+#include "folder_names.h"
 #include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "new_file.h"
-#include "progress.h"
-#include "selection.h"
+#include "model_path.h"
+#include "sha256.h"
 #include "text/escape.h"
 #include "text/formatted.h"
-#include "text/size.h"
 
-#include "os/command/signals.h"
+#include "base/cancellation.h"
+#include "os/file_status.h"
+#include "os/parallel.h"
+#include "os/regular_file.h"
 
-#if defined(SAFETENSORS_HAVE_HASH)
-#include <safetensors/hash.h>
-#endif
-
-#include <bit>
+#include <algorithm>
+#include <atomic>
+#include <optional>
 
 namespace safetensors::cli {
 namespace {
 
 constexpr const char kHashDescription[] =
-    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Prints one line per file: the
-digest, two spaces and the path, as sha256sum and b3sum do, so that their option
---check reads it. Each byte is read once.)";
+    R"(PATH is any file, a folder or an index of a model of several files, a pattern in
+quotes, or - for standard input. Prints one line per file as sha256sum does: its
+digest, two spaces and its path. 'sha256sum --check' reads these lines, and
+--check reads those of sha256sum. Files are hashed in parallel.)";
 
 constexpr Option kHashTable[] = {
-    {"--algorithm", "NAME", "the hash function (default sha256)", "sha256|blake3"},
-    {"--of", "PART",
-     "what to hash (default file). data: the bytes after the\n"
-     "header, which metadata does not change. tensors: one\n"
-     "line per tensor, with its name; --match and such\n"
-     "choose these tensors",
-     "file|data|tensors"},
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    {"--format", "FORMAT",
-     "kohya: sshs_model_hash and sshs_legacy_hash, as\n"
-     "sd-scripts stores them. modelspec:\n"
-     "modelspec.hash_sha256. Their lines KEY=VALUE suit\n"
-     "'safetensors meta set'.\n"
-     "model-signing: the statement over all files of a\n"
-     "folder that the PyPI package model-signing verifies\n"
-     "once signed",
-     "lines|kohya|modelspec|model-signing"},
-    {"--manifest", nullptr,
-     "write the digests of the files, their chunks and\n"
-     "tensors to FILE.manifest.json, or to manifest.json in\n"
-     "the folder of a model of several files. 'safetensors\n"
-     "verify --manifest' and load(..., verify=...) in Python\n"
-     "read it"},
-    {"-o,--output", "OUT", "write the manifest to OUT", nullptr, Values::path},
-    {"--chunk-bytes", "N",
-     "size of a chunk: a power of two from 64KiB to 16MiB\n"
-     "(default 1MiB). A chunk adds 71 bytes to the manifest"},
-    {"-f,--force", nullptr, "replace a manifest that exists"},
-    {"-n,--dry-run", nullptr,
-     "with --manifest: say what would be written; read no\n"
-     "data"},
-    kRecursiveOption,
+    {"--tensors", nullptr,
+     "print one line per tensor: its digest and\n"
+     "PATH:NAME"},
+    {"--check", nullptr,
+     "read digests and names from each FILE, with or without\n"
+     "tensors, and compare them with the files"},
     kJsonOption,
 };
 
 constexpr const char* kHashExamples[] = {
-    "safetensors hash model.safetensors",
     "safetensors hash llama-7b/ > SHA256SUMS",
-    "safetensors hash model.safetensors --of tensors --algorithm blake3",
-    "safetensors hash llama-7b/ --of tensors --layers 0-3 --exclude '*norm*'",
-    "safetensors hash llama-7b/ --manifest",
+    "safetensors hash --check SHA256SUMS",
+    "safetensors hash model.safetensors --tensors",
 };
 
-#if defined(SAFETENSORS_HAVE_HASH)
+// One line: a file, or a tensor of a file.
+struct Item {
+  std::string name;  // PATH, or PATH:TENSOR with the name of the tensor as all commands show it
+  std::string path = name;
+  std::optional<std::string> tensor = std::nullopt;
+  std::optional<File> file = std::nullopt;  // of the tensor
+  std::uint64_t begin = 0;                  // offset of the first byte in the file
+  std::uint64_t end = 0;                    // end of the range [begin, end)
+  std::optional<std::string> expected = std::nullopt;
+  std::string digest = {};
+  std::optional<Error> error = std::nullopt;
 
-enum class Part : unsigned char { file, data, tensors };
-
-struct HashRequest {
-  std::vector<std::string> paths;
-  Selection selection;
-  HashAlgorithm algorithm = HashAlgorithm::sha256;
-  Part part = Part::file;
-  std::string format = "lines";
-  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
-  std::optional<std::string> output;
-  bool manifest = false;
-  bool recursive = false;
-  bool force = false;
-  bool dry_run = false;
-  bool json = false;
+  [[nodiscard]] bool matches() const { return !error && digest == expected; }
 };
 
-// The line of sha256sum: a backslash before the digest says that the path is escaped.
-std::string digest_line(const Digest& digest, std::string_view path) {
-  std::string shown;
-  for (std::string_view rest = path;;) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    shown += printable(line);
-    if (line.size() == rest.size()) break;
-    shown += "\\n";
-    rest.remove_prefix(line.size() + 1);
+// sha256sum escapes these in a name, and writes a backslash before the line then.
+std::string escaped_line(std::string_view name, std::string_view before, std::string_view after, const char* special) {
+  std::string line(name.find_first_of(special) == std::string_view::npos ? "" : "\\");
+  const bool plain = line.empty();
+  line += before;
+  for (const char c : name) {
+    const char* const escape = plain ? nullptr : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r" : nullptr;
+    escape != nullptr ? line += escape : line += c;
   }
-  return formatted("{}{}  {}\n", shown == path ? "" : "\\", to_hex(digest), shown);
+  return line.append(after) + '\n';
 }
 
-// Calls show(name, digest) for each tensor of the selection.
-template <class Show>
-void each_tensor(const Selection& selection, const File& file, const FileHashes& hashes, const Show& show) {
-  std::size_t index = 0;
-  for (const TensorInfo& tensor : file.header().tensors()) {
-    if (selection.selects(tensor)) show(tensor.name, to_hex(hashes.tensors[index++]));
+// Reads a line of sha256sum, with or without its option --tag. Returns nullopt if it is something else.
+std::optional<Item> parse_line(std::string_view line) {
+  constexpr std::size_t kDigits = 64;
+  constexpr std::string_view kTag = "SHA256 (";
+  const bool escaped = line.starts_with('\\');
+  line.remove_prefix(escaped ? 1 : 0);
+  std::string_view digest = line.substr(0, kDigits);
+  std::string_view name = line.substr(std::min(line.size(), kDigits + 2));
+  if (const std::size_t end = line.rfind(") = "); line.starts_with(kTag) && end != std::string_view::npos) {
+    digest = line.substr(end + 4);
+    name = line.substr(0, end).substr(kTag.size());
+  } else if (!line.substr(digest.size()).starts_with("  ") && !line.substr(digest.size()).starts_with(" *")) {
+    return std::nullopt;
   }
+  Item item{.name = {}, .expected = std::string(digest)};
+  for (char& c : *item.expected) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+  const bool hex = item.expected->find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (digest.size() != kDigits || !hex || name.empty()) return std::nullopt;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (!escaped || name[i] != '\\') {
+      item.name += name[i];
+      continue;
+    }
+    const char c = ++i < name.size() ? name[i] : '\0';
+    if (c != '\\' && c != 'n' && c != 'r') return std::nullopt;
+    item.name += c == 'n' ? '\n' : c == 'r' ? '\r' : c;
+  }
+  item.path = item.name;
+  return item;
 }
 
-void print_file_json(Json& json, const HashRequest& request, const std::string& path, const File& file,
-                     const FileHashes& hashes) {
-  json.line().open('{').field("path", path).field("file_bytes", file.header().file_bytes());
-  json.field("data_start", file.header().data_start()).field("header", to_hex(hashes.header));
-  if (hashes.file) json.field("file", to_hex(*hashes.file));
-  if (hashes.data) json.field("data", to_hex(*hashes.data));
-  if (!hashes.tensors.empty()) {
-    json.line().key("tensors").open('[');
-    each_tensor(request.selection, file, hashes, [&](std::string_view name, const std::string& digest) {
-      json.line().open('{').field("name", name).field("digest", digest).close('}');
-    });
-    json.close(']');
+// Computes the digests of items. The calling thread shows the progress.
+class HashTasks final : public os::Tasks {
+ public:
+  HashTasks(std::span<Item> items, Console& console)
+      : items_(items), show_([this, &console] {
+          console.progress(done_, total_);
+          return Interrupt::caught();
+        }) {
+    for (const Item& item : items) total_ += item.end - item.begin;
   }
-  json.close('}');
+
+  void run_all() {
+    // A digest that fails does not stop the others.
+    (void)os::run_parallel(*this, items_.size(), os::usable_processors(), &cancellation_);
+  }
+
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    Item& item = items_[index];
+    const auto read = [this](std::uint64_t bytes) {
+      done_ += bytes;
+      return !cancellation_.requested();
+    };
+    const Result<std::string> digest = item.error ? Result<std::string>(*item.error) : digest_of(item, read);
+    if (digest) {
+      item.digest = *digest;
+    } else {
+      item.error = digest.error();
+    }
+    return cancellation_.requested() ? Status(Interrupt::error()) : Status();
+  }
+
+ private:
+  static Result<std::string> digest_of(Item& item, const std::function<bool(std::uint64_t)>& read) {
+    if (item.file) return sha256_of(item.file->source(), item.begin, item.end, read);
+    if (item.path == kStandardInput) return digest_of_input(item, read);
+    const auto file = os::RegularFile::open(item.path);
+    if (!file) return file.error();
+    item.end = (*file)->identity().size;
+    return sha256_of(**file, 0, item.end, read);
+  }
+  static Result<std::string> digest_of_input(Item& item, const std::function<bool(std::uint64_t)>& read) {
+    Sha256 hash;
+    std::vector<std::byte> buffer(std::size_t{128} << 10);
+    for (item.end = 0;;) {
+      const Result<std::size_t> got = read_standard_input(buffer);
+      if (!got) return got.error();
+      if (*got == 0) return hash.finish();
+      hash.update(std::span(buffer).first(*got));
+      item.end += *got;
+      if (!read(0)) return Interrupt::error();
+    }
+  }
+
+  std::span<Item> items_;
+  std::atomic<std::uint64_t> done_ = 0;  // bytes
+  std::uint64_t total_ = 0;
+  Callback<bool()> show_;
+  base::Cancellation cancellation_{show_};
+};
+
+// Collects the items whose digests are computed together, and prints them.
+class Hashing {
+ public:
+  Hashing(bool check, Console& console, Json* json) : check_(check), console_(console), json_(json) {}
+
+  void add(Item item) { items_.push_back(std::move(item)); }
+  // An item of a whole file.
+  void add_file(Item item) {
+    os::FileStatus status;
+    if (os::status_of_path(item.path.c_str(), os::Symlinks::follow, status) == 0) item.end = status.identity.size;
+    add(std::move(item));
+  }
+  // Computes and prints what was added.
+  void flush() {
+    HashTasks(items_, console_).run_all();
+    for (const Item& item : items_) {
+      if (Interrupt::caught()) break;
+      json_ != nullptr ? print_json(item) : print(item);
+      if (item.error) note(input_error(item.path, *item.error, console_));
+      if (!item.error && check_ && !item.matches()) note(Exit::negative);
+    }
+    items_.clear();
+  }
+  void note(Exit code) { code_ = worse(code_, code); }
+  [[nodiscard]] Exit code() const { return code_; }
+
+ private:
+  void print(const Item& item) {
+    if (item.error && !check_) return;
+    std::string line;
+    if (check_) {
+      const bool unread = item.error && exit_of(*item.error) == Exit::system;
+      const std::string verdict = item.matches() ? console_.green("OK") : console_.red("FAILED");
+      line = escaped_line(item.name, "", ": " + verdict + (unread ? " open or read" : ""), "\n");
+    } else {
+      line = escaped_line(item.name, item.digest + "  ", "", "\\\n\r");
+    }
+    console_.out(console_.out_is_terminal() && !check_ ? visible(line) : line);
+  }
+  void print_json(const Item& item) {
+    json_->line().open('{').field("path", item.path);
+    if (item.tensor) json_->field("tensor", *item.tensor);
+    if (!item.error) json_->field("nbytes", item.end - item.begin).field("sha256", item.digest);
+    if (check_) json_->field("expected", *item.expected).field("matches", item.matches());
+    if (item.error) json_input_error(*json_, item.path, *item.error);
+    json_->close('}');
+  }
+
+  const bool check_;
+  Console& console_;
+  Json* json_;
+  std::vector<Item> items_;
+  Exit code_ = Exit::good;
+};
+
+// Returns the files that a path stands for.
+Result<std::vector<std::string>> files_of(const std::string& path) {
+  os::FileStatus status;
+  const bool found = os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0;
+  if (path == kStandardInput || (found && !status.is_directory() && !is_index_name(path))) return std::vector{path};
+  Result<std::vector<std::string>> files = Checkpoint::find_files(path);
+  if (!files) return explain_folder(files.error(), path);
+  return files;
 }
 
-// The digests of one file.
-Status hash_one(const HashRequest& request, const std::string& path, const File& file, Console& console, Json* json) {
-  HashOptions options{.algorithm = request.algorithm,
-                      .file = request.part == Part::file,
-                      .data = request.part == Part::data,
-                      .tensors = request.part == Part::tensors,
-                      .progress = shown_progress(console)};
-  if (!request.selection.empty())
-    options.select = [&](const TensorInfo& tensor) { return request.selection.selects(tensor); };
-  const Result<FileHashes> hashes = hash_file(file, options);
-  if (!hashes) return hashes.error();
-  if (json != nullptr) {
-    print_file_json(*json, request, path, file, *hashes);
-  } else if (request.part == Part::tensors) {
-    each_tensor(request.selection, file, *hashes, [&](std::string_view name, const std::string& digest) {
-      console.out(formatted("{}  {}\n", digest, printable(name)));
-    });
-  } else {
-    console.out(digest_line(hashes->file ? *hashes->file : *hashes->data, path));
-  }
-  return {};
+Item tensor_item(const File& file, const std::string& path, const TensorInfo& tensor) {
+  return {.name = path + ':' + printable(tensor.name),
+          .path = path,
+          .tensor = std::string(tensor.name),
+          .file = file,
+          .begin = tensor.file_offset,
+          .end = tensor.file_offset + tensor.nbytes()};
 }
 
-// The hashes that programs store in the metadata.
-Status hash_model(const HashRequest& request, const std::string& path, const File& file, Console& console, Json* json) {
-  const Result<ModelHashes> hashes = model_hashes(file, {.progress = shown_progress(console)});
-  if (!hashes) return hashes.error();
-  std::vector<std::pair<const char*, std::string>> pairs;
-  if (request.format == "kohya") {
-    pairs = {{"sshs_model_hash", hashes->model}, {"sshs_legacy_hash", hashes->legacy}};
-  } else {
-    pairs = {{"modelspec.hash_sha256", "0x" + hashes->model}};
+void hash_tensors(const std::string& path, Console& console, Hashing& hashing) {
+  const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
+  if (!input) return hashing.add({.name = path, .error = input.error()});
+  for (const Listed& listed : input->tensors()) {
+    const File& file = input->files()[listed.file];
+    hashing.add(tensor_item(file, path == kStandardInput ? path : file.path(), *listed.info));
   }
-  if (json != nullptr) json->line().open('{').field("path", path);
-  for (const auto& [key, value] : pairs) {
-    if (json != nullptr) json->field(key, value);
-    if (json == nullptr) console.out(formatted("{}={}\n", key, value));
-  }
-  if (json != nullptr) json->close('}');
-  return {};
+  hashing.flush();
 }
 
-Exit hash_path(const HashRequest& request, const std::string& path, Console& console, Json* json) {
-  const auto fail = [&](const Error& error) {
-    if (json != nullptr) json_input_error(*json, path, error);
-    return input_error(path, error, console);
+void hash_files(const std::string& path, Hashing& hashing) {
+  const Result<std::vector<std::string>> files = files_of(path);
+  if (!files) return hashing.add({.name = path, .error = files.error()});
+  for (const std::string& file : *files) hashing.add_file({.name = file});
+}
+
+// Resolves the names in a list. A name PATH:TENSOR is a tensor if no file has the whole name.
+class Names {
+ public:
+  Names(Console& console, Hashing& hashing) : console_(console), hashing_(hashing) {}
+
+  void add(Item item) {
+    std::size_t colon = item.name.find(':');
+    if (is_file(item.name)) colon = std::string::npos;
+    while (colon != std::string::npos && !is_file(item.name.substr(0, colon))) colon = item.name.find(':', colon + 1);
+    if (colon == std::string::npos) return hashing_.add_file(std::move(item));
+    item.path = item.name.substr(0, colon);
+    const std::string tensor = item.name.substr(colon + 1);
+    if (!input_ || path_ != item.path) {
+      hashing_.flush();  // keeps few files open
+      path_ = item.path;
+      input_.emplace(Input::open(path_, console_));
+    }
+    const Result<Listed> found = find(tensor);
+    if (!found) {
+      item.error = found.error();
+      return hashing_.add(std::move(item));
+    }
+    Item resolved = tensor_item((*input_)->files()[found->file], path_, *found->info);
+    resolved.expected = std::move(item.expected);
+    hashing_.add(std::move(resolved));
+  }
+
+ private:
+  static bool is_file(const std::string& path) {
+    os::FileStatus status;
+    return os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0 && !status.is_directory();
+  }
+  [[nodiscard]] Result<Listed> find(const std::string& name) const {
+    if (!*input_) return input_->error();
+    const Result<Tensor> tensor = (*input_)->files()[0].tensor(name);
+    if (tensor) return Listed{&tensor->info(), 0};
+    return (*input_)->find(name);
+  }
+
+  Console& console_;
+  Hashing& hashing_;
+  std::string path_;  // of input_
+  std::optional<Result<Input>> input_;
+};
+
+Result<std::string> read_list(const std::string& path) {
+  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
+  const auto too_large = [&] {
+    return Error{.code = Errc::invalid_argument, .path = path, .message = "more than 256 MiB of digests"};
   };
-  const Result<Input> input = Input::open(path, console, {}, PipeData::keep, Access::automatic);
-  if (!input) return fail(input.error());
-  if (const auto nothing = nothing_chosen(request.selection, *input)) return fail(*nothing);
-  if (json != nullptr) json->field("algorithm", to_string(request.algorithm)).line().key("files").open('[');
-  Status status;
-  for (std::size_t i = 0; status && i < input->files().size(); ++i) {
-    const File& file = input->files()[i];
-    const std::string shown = path == kStandardInput ? path : file.path();
-    const bool titled = json == nullptr && (input->files().size() > 1 || request.paths.size() > 1);
-    if (titled && (request.part == Part::tensors || request.format != "lines"))
-      console.heading(printable(request.paths.size() > 1 ? shown : input->file_name(i)) + ":");
-    status = request.format == "lines" ? hash_one(request, shown, file, console, json)
-                                       : hash_model(request, shown, file, console, json);
+  std::string text;
+  if (path == kStandardInput) {
+    std::vector<std::byte> buffer(std::size_t{64} << 10);
+    for (;;) {
+      const Result<std::size_t> got = read_standard_input(buffer);
+      if (!got) return got.error();
+      if (*got == 0) return text;
+      text.append(reinterpret_cast<const char*>(buffer.data()), *got);
+      if (text.size() > kMaxBytes) return too_large();
+    }
   }
-  if (json != nullptr) json->close(']');
-  if (status) return Exit::good;
-  if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process
-  return fail(status.error());
+  const auto file = os::RegularFile::open(path);
+  if (!file) return file.error();
+  if ((*file)->identity().size > kMaxBytes) return too_large();
+  text.resize(static_cast<std::size_t>((*file)->identity().size));
+  if (Status status = os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text))); !status)
+    return status.error();
+  return text;
 }
 
-// The sidecar of a file is beside it, the one of several files is in their folder.
-std::string manifest_path(const HashRequest& request, const Input& input) {
-  if (request.output) return *request.output;
-  const std::string& first = input.files()[0].path();
-  if (input.files().size() == 1) return first + ".manifest.json";
-  return first.substr(0, first.size() - input.file_name(0).size()) + "manifest.json";
-}
-
-Result<std::string> manifest_text(const HashRequest& request, const Input& input, Console& console) {
-  const ManifestOptions options{
-      .algorithm = request.algorithm, .chunk_bytes = request.chunk_bytes, .progress = shown_progress(console)};
-  const Result<Manifest> manifest = Manifest::make(input.files(), options);
-  if (!manifest) return manifest.error();
-  return manifest->text();
-}
-
-Status write_manifest(const HashRequest& request, const Input& input, const std::string& path, Console& console) {
-  const auto named = [&](const Status& status) {
-    Error error = status.error();
-    if (error.path.empty()) error.path = path;
-    return error;
-  };
-  if (Status status = NewFile::check(path, request.force); !status) return named(status);
-  if (Status status = check_output_apart(path, request.paths[0], input); !status) return named(status);
-  if (request.dry_run) return {};
-  const Result<std::string> text = manifest_text(request, input, console);
-  if (!text) return text.error();
-  if (text->size() > kMaxManifestBytes)
-    return named(
-        Error{.code = Errc::invalid_argument, .path = {}, .message = "would be over 256 MiB: use larger chunks"});
-  Result<NewFile> file = NewFile::create(path, request.force);
-  if (!file) return named(file.error());
-  Status status = file->write(*text);
-  if (status) status = file->commit();
-  return status ? status : Status(named(status));
-}
-
-Exit make_manifest(const HashRequest& request, Console& console) {
-  const std::string& path = request.paths[0];
-  const Interrupt interrupt;
-  const Result<Input> input = Input::open(path, console);
-  Status status = input ? Status() : Status(input.error());
-  if (status && (path == kStandardInput || input->files().empty()))
-    status = Error{.code = Errc::invalid_argument, .path = {}, .message = "a manifest needs files with names"};
-  const std::string output = status ? manifest_path(request, *input) : "";
-  if (status) status = write_manifest(request, *input, output, console);
-  if (!status && Interrupt::caught()) return Exit::good;
-  if (request.json) {
-    Json json(console, "hash");
-    json.field("path", path).field("algorithm", to_string(request.algorithm)).field("chunk_bytes", request.chunk_bytes);
-    json.field("dry_run", request.dry_run);
-    if (status) json.field("manifest", output).field("file_count", std::uint64_t{input->files().size()});
-    if (!status) json_input_error(json, path, status.error());
-    json.finish();
-  } else if (status) {
-    console.out(formatted("{}{}: {}\n", request.dry_run ? "would write " : "", printable(output),
-                          counted(input->files().size(), "file")));
+// Compares the files of one list. Only the first line that is something else gets a message.
+void check_list(const std::string& path, Console& console, Hashing& hashing) {
+  const Result<std::string> text = read_list(path);
+  if (!text) return hashing.note(input_error(path, text.error(), console));
+  Names names(console, hashing);
+  std::size_t valid = 0;
+  std::optional<std::size_t> wrong;
+  std::string_view rest = *text;
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with('#')) continue;
+    std::optional<Item> item = parse_line(line);
+    if (!item && !wrong) wrong = number;
+    if (!item) continue;
+    ++valid;
+    names.add(*std::move(item));
   }
-  return status ? Exit::good : input_error(path, status.error(), console);
-}
-
-// The statement of model-signing, which covers all files of a folder.
-Exit print_statement(const HashRequest& request, Console& console) {
-  const std::string& path = request.paths[0];
-  const Interrupt interrupt;
-  const Result<std::string> text = model_signing_statement(path, {.progress = shown_progress(console)});
-  if (text) {
-    // The names are of any files: the escapes of JSON keep them from the terminal, and do not change the statement.
-    console.out(visible(*text));
-    return Exit::good;
-  }
-  return Interrupt::caught() ? Exit::good : input_error(path, text.error(), console);
-}
-
-// Returns nullopt, or the text of an error.
-std::optional<std::string> check_choices(HashRequest& request, const std::string& algorithm, const std::string& part) {
-  request.algorithm = hash_algorithm(algorithm).value_or(HashAlgorithm::sha256);
-  request.part = part == "file" ? Part::file : part == "data" ? Part::data : Part::tensors;
-  if (request.format == "model-signing" && (request.paths.size() != 1 || request.json))
-    return "--format model-signing takes one PATH, and prints JSON without --json";
-  if (request.format != "lines" && request.algorithm != HashAlgorithm::sha256)
-    return formatted("--format {} is SHA-256 only", request.format);
-  if (!std::has_single_bit(request.chunk_bytes) || request.chunk_bytes < 65536 || request.chunk_bytes > (16U << 20))
-    return "--chunk-bytes is a power of two from 64KiB to 16MiB";
-  return std::nullopt;
-}
-
-// Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, HashRequest& request) {
-  std::optional<std::string> algorithm;
-  std::optional<std::string> part;
-  std::optional<std::string> format;
-  std::optional<std::string> chunk_bytes;
-  Arguments arguments(kHash);
-  arguments.positionals(request.paths);
-  request.selection.bind(arguments);
-  arguments.value("algorithm", algorithm);
-  arguments.value("of", part);
-  arguments.value("format", format);
-  arguments.flag("manifest", request.manifest);
-  arguments.value("output", request.output);
-  arguments.value("chunk-bytes", chunk_bytes);
-  arguments.flag("force", request.force);
-  arguments.flag("dry-run", request.dry_run);
-  arguments.flag("recursive", request.recursive);
-  arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
-  if (auto wrong = request.selection.take()) return wrong;
-  if (request.paths.empty()) return "which PATH?";
-  if (!request.manifest && (request.output || chunk_bytes || request.force || request.dry_run))
-    return "--output, --chunk-bytes, --force and --dry-run go with --manifest";
-  if (request.manifest && (part || format)) return "--manifest holds all digests: --of and --format do not go with it";
-  if (request.recursive && (request.manifest || format.value_or("") == "model-signing"))
-    return "--recursive does not go with --manifest and --format model-signing";
-  if (request.manifest && request.paths.size() != 1) return "--manifest takes one PATH";
-  if (request.output && request.output->empty()) return "OUT is empty: write the manifest where?";
-  if (!request.selection.empty() && part != "tensors")
-    return "options that choose tensors go with --of tensors: other digests are for all bytes";
-  if (part && format) return "--of does not go with --format";
-  if (format) request.format = *format;
-  request.chunk_bytes = parse_size(chunk_bytes.value_or("1MiB")).value_or(0);
-  return check_choices(request, algorithm.value_or("sha256"), part.value_or("file"));
+  hashing.flush();
+  if (valid > 0 && !wrong) return;
+  const std::string what = wrong ? formatted("line {}: expected a SHA-256, two spaces and a name", *wrong)
+                                 : "no line has a SHA-256 and a name";
+  hashing.note(input_error(path, {.code = Errc::invalid_argument, .path = path, .message = what}, console));
 }
 
 Exit run_hash(std::span<const std::string> given, Console& console) {
-  HashRequest request;
-  if (const auto wrong = parse(given, request)) return console.usage("hash", *wrong);
-  // BLAKE3 maps parts of a file under a lease, which keeps other programs from making it shorter. But the system ends
-  // the lease of a process that is stopped for 45 seconds, so access to the map may raise SIGBUS after that.
-  os::end_on_bus_error("safetensors hash: a file became shorter while it was read\n", static_cast<int>(Exit::system));
-  if (hash_library(request.algorithm).empty()) {
-    console.message(formatted("hash: this build has no {}: build it with the BLAKE3 C library, or use sha256",
-                              to_string(request.algorithm)));
-    return Exit::system;
-  }
-  if (request.manifest) return make_manifest(request, console);
-  if (request.format == "model-signing") return print_statement(request, console);
-  request.paths = expand_folders(request.paths, request.recursive);
+  std::vector<std::string> paths;
+  bool tensors = false;
+  bool check = false;
+  bool as_json = false;
+  Arguments arguments(kHash);
+  arguments.positionals(paths);
+  arguments.flag("tensors", tensors);
+  arguments.flag("check", check);
+  arguments.flag("json", as_json);
+  if (const auto wrong = arguments.parse(given)) return console.usage("hash", *wrong);
+  if (paths.empty()) return console.usage("hash", "which PATH?");
+  if (tensors && check) return console.usage("hash", "--tensors does not go with --check: FILE names the tensors");
+  if (sha256_library() == "none") return console.error("hash", sha256_missing());
   const Interrupt interrupt;
-  return for_each_file(
-      "hash", request.paths, request.json, console,
-      [&](const std::string& path, Json* json) { return hash_path(request, path, console, json); }, "paths");
+  std::optional<Json> json;
+  if (as_json) json.emplace(console, "hash").key("digests").open('[');
+  Hashing hashing(check, console, json ? &*json : nullptr);
+  for (const std::string& path : check ? paths : expand_folders(paths, false)) {
+    if (check) {
+      check_list(path, console, hashing);
+    } else {
+      tensors ? hash_tensors(path, console, hashing) : hash_files(path, hashing);
+    }
+    if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process
+  }
+  hashing.flush();
+  if (json) {
+    json->close(']');
+    json->finish();
+  }
+  return hashing.code();
 }
-
-#else
-
-Exit run_hash(std::span<const std::string>, Console& console) {
-  console.message("hash: this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)");
-  return Exit::system;
-}
-
-#endif
 
 }  // namespace
 
 const Command kHash = {
     .name = "hash",
-    .summary = "print digests of files and tensors, or write a manifest",
-    .title = "Print digests of files, data and tensors, or write a manifest of them.",
+    .summary = "print SHA-256 of files and tensors, or check them",
+    .title = "Print SHA-256 of files and tensors in the form of sha256sum, or check them.",
     .usage =
-        "safetensors hash PATH... [--algorithm NAME] [--of PART] [--format FORMAT]\n"
-        "                 [--recursive] [--json]\n"
-        "safetensors hash PATH... --of tensors [--match GLOB]...\n"
-        "                 [--exclude GLOB]... [--dtype LIST]\n"
-        "                 [--layers LIST]\n"
-        "                 [--algorithm NAME] [--json]\n"
-        "safetensors hash PATH --manifest [--algorithm NAME] [--chunk-bytes N]\n"
-        "                 [--output OUT] [--force] [--dry-run] [--json]",
+        "safetensors hash PATH... [--tensors] [--json]\n"
+        "safetensors hash --check FILE... [--json]",
     .description = kHashDescription,
     .options = kHashTable,
     .examples = kHashExamples,
     .exits =
-        "0 done; 1 a file is invalid, nothing matches, or the manifest exists;\n"
-        "2 usage; 3 a file cannot be read or written, or this build has no such\n"
-        "hash function",
+        "0 done, and all digests match; 1 a digest differs, a file is invalid, or a\n"
+        "tensor is missing; 2 usage; 3 a file cannot be read, or this build has no\n"
+        "SHA-256",
     .run = run_hash,
 };
 

@@ -12,11 +12,11 @@
 #include "model_path.h"
 #include "numbered_files.h"
 #include "progress.h"
+#include "sha256.h"
 #include "text/formatted.h"
 #include "text/size.h"
 #include "verify_cache.h"
 #include "verify_download.h"
-#include "verify_manifest.h"
 #include "verify_set.h"
 
 #include <safetensors/clean.h>
@@ -37,8 +37,7 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --forbid, --manifest and
---cache.
+are no rules for the data, so it is read only with --forbid and --cache.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file. Without an index, no tensor may be in two files. Notes name the
@@ -50,11 +49,6 @@ files are called STEM-00001-of-00006.safetensors. A notice counts the folders
 below a model that are not checked without -R.)";
 
 constexpr Option kVerifyTable[] = {
-    {"--manifest", "FILE",
-     "also compare all bytes with the digests in\n"
-     "FILE, which 'safetensors hash --manifest'\n"
-     "wrote, and name the tensors that differ",
-     nullptr, Values::path},
     {"--cache", nullptr,
      "in the cache of huggingface_hub: also read\n"
      "all bytes, compare their SHA-256 with the\n"
@@ -81,14 +75,12 @@ constexpr const char* kVerifyExamples[] = {
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
     "safetensors verify llama-7b/ --forbid nan,inf",
-    "safetensors verify llama-7b/ --manifest llama-7b/manifest.json",
     "safetensors verify ~/.cache/huggingface/hub/models--gpt2 --cache",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
 
 struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
-  std::optional<GivenManifest> manifest = std::nullopt;
   bool cache = false;
   bool quiet = false;
   bool nan = false;  // --forbid
@@ -192,7 +184,8 @@ std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vect
   return paths;
 }
 
-// Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file there removes them.
+// Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file
+// there removes them.
 void note_leftovers(const std::string& path, bool quiet, Console& console, Json* json) {
   std::error_code unknown;
   const std::filesystem::path folder = std::filesystem::is_directory(path, unknown)
@@ -211,13 +204,15 @@ void note_leftovers(const std::string& path, bool quiet, Console& console, Json*
     json->close(']').line();
   } else if (!quiet) {
     for (const std::string& name : left)
-      console.out(formatted("{}: note: left by a killed writer; the next command that replaces a file there removes it\n", printable(name)));
+      console.out(
+          formatted("{}: note: left by a killed writer; the next command that replaces a file there removes it\n",
+                    printable(name)));
   }
 }
 
-// Checks a model of several files: prints a verdict per file, then one for the set, then those of the manifest and the
-// cache. If the set cannot be opened, only one file is open at a time. So each file is compared while it is open, and
-// the verdicts are shown later.
+// Checks a model of several files: prints a verdict per file, then one for the set, then those of the cache. If the set
+// cannot be opened, only one file is open at a time. So each file is compared while it is open, and the verdicts are
+// shown later.
 Exit verify_files(const std::string& path, const std::vector<std::string>& found, const VerifyOptions& options,
                   Console& console, Json* json) {
   Exit format = Exit::good;
@@ -226,8 +221,6 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   const std::vector<std::string> paths = paths_of(set, found);
   std::vector<FileHeader> opened;
   Download download(path, options.open.parse);
-  std::optional<ManifestComparison> manifest;
-  if (options.manifest) manifest.emplace(*options.manifest, paths);
   if (json != nullptr) json->key("files").open('[');
   CacheComparison cache;
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -237,7 +230,6 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
     if (file && !set) opened.push_back({paths[i], file->header()});
-    if (manifest) manifest->add(paths[i], file, console);
     if (options.cache) cache.add(paths[i], file, console);
     download.add(paths[i], file);
   }
@@ -246,8 +238,7 @@ Exit verify_files(const std::string& path, const std::vector<std::string>& found
   if (download.lacks_files()) format = worse(format, Exit::negative);
   format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
   download.print(console, json);
-  Exit differs = manifest ? manifest->print(true, options.quiet, console, json) : Exit::good;
-  if (options.cache) differs = worse(differs, cache.print(options.quiet, console, json));
+  const Exit differs = options.cache ? cache.print(options.quiet, console, json) : Exit::good;
   note_leftovers(paths.empty() ? path : paths[0], options.quiet, console, json);
   if (json != nullptr && format == Exit::system) {
     json->key("valid").null();
@@ -277,10 +268,7 @@ Exit verify_one(const std::string& path, const Result<File>& file, const VerifyO
     code = worse(code, cache.print(options.quiet, console, json));
   }
   if (!file) show_lack(path, file.error(), options, console, json);
-  if (!options.manifest) return code;
-  ManifestComparison manifest(*options.manifest, {&path, 1});
-  manifest.add(path, file, console);
-  return worse(code, manifest.print(false, options.quiet, console, json));
+  return code;
 }
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
@@ -295,30 +283,17 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
   return verify_files(path, *files, options, console, json);
 }
 
-// Reports a manifest that cannot be read. No file is checked then.
-Exit manifest_error(const std::string& path, const Error& error, bool as_json, Console& console) {
-  if (as_json) {
-    Json json(console, "verify");
-    json.key("files").open('[').close(']').key("manifest").open('{').field("path", path).close('}');
-    json.error(error);
-    json.finish();
-  }
-  return input_error(path, error, console);
-}
-
 Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
   std::optional<std::string> accept;
   std::optional<std::string> values;
-  std::optional<std::string> manifest;
   VerifyOptions options;
   bool as_json = false;
   bool recursive = false;
   Arguments arguments(kVerify);
   arguments.positionals(paths);
   arguments.flag("quiet", options.quiet);
-  arguments.value("manifest", manifest);
   arguments.flag("cache", options.cache);
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
@@ -341,31 +316,17 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   }
   options.nan = values && values->starts_with("nan");
   options.inf = values && values->ends_with("inf");
-  if (manifest && recursive) return console.usage("verify", "--recursive does not go with --manifest");
-  if (manifest) {
-    if (manifest->empty()) return console.usage("verify", "--manifest FILE is an empty path");
-    if (std::ranges::find(paths, kStandardInput) != paths.end())
-      return console.usage("verify", "--manifest needs files, not standard input");
-    Result<GivenManifest> read = GivenManifest::read(*manifest);
-    if (!read) return manifest_error(*manifest, read.error(), as_json, console);
-    options.manifest = *std::move(read);
-  }
   if (options.cache) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--cache needs files, not standard input");
-    if (CacheComparison::unavailable() != nullptr)
-      return input_error("--cache", {.code = Errc::unsupported, .message = CacheComparison::unavailable()}, console);
+    if (sha256_library() == "none") return input_error("--cache", sha256_missing(), console);
     std::vector<std::string> found;
     for (const std::string& path : paths)
       for (std::string& snapshot : CacheComparison::snapshots(path)) found.push_back(std::move(snapshot));
     paths = std::move(found);
   }
   FolderCheck check;
-  if (manifest) {
-    std::ranges::transform(paths, paths.begin(), model_path);
-  } else {
-    paths = expand_folders(expand_patterns(paths), recursive, &check);
-  }
+  paths = expand_folders(expand_patterns(paths), recursive, &check);
   const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
     return verify_path(path, options, console, json);
   });
@@ -380,7 +341,7 @@ const Command kVerify = {
     .summary = "check files against every rule of the format",
     .title = "Check files against every rule of the format.",
     .usage =
-        "safetensors verify PATH... [--manifest FILE] [--cache] [--forbid LIST]\n"
+        "safetensors verify PATH... [--cache] [--forbid LIST]\n"
         "                   [--quiet] [--allow-leading-whitespace] [--accept LIST]\n"
         "                   [--max-header-bytes N] [--recursive] [--json]",
     .description = kVerifyDescription,
@@ -388,8 +349,8 @@ const Command kVerify = {
     .examples = kVerifyExamples,
     .exits =
         "0 all files are valid; 1 a file is invalid or empty, has values of\n"
-        "--forbid, or differs from the manifest or from its blob, or a model is\n"
-        "incomplete; 2 usage; 3 a file cannot be read",
+        "--forbid, or differs from its blob, or a model is incomplete; 2 usage;\n"
+        "3 a file cannot be read",
     .run = run_verify,
 };
 

@@ -5,13 +5,9 @@
 #include "folder_names.h"
 #include "folders.h"
 #include "interrupt.h"
-#include "progress.h"
+#include "sha256.h"
 #include "text/formatted.h"
 #include "text/size.h"
-
-#if defined(SAFETENSORS_HAVE_HASH)
-#include <safetensors/hash.h>
-#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -61,20 +57,15 @@ std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::string&
   return list;
 }
 
-#if defined(SAFETENSORS_HAVE_HASH)
-Result<std::string> sha256_of(const File& file, Console& console) {
+Result<std::string> digest_of(const File& file, Console& console) {
   const Interrupt interrupt;
-  HashOptions options;
-  options.progress = shown_progress(console);
-  const Result<FileHashes> hashes = hash_file(file, options);
-  if (!hashes) return hashes.error();
-  return to_hex(*hashes->file);
+  const std::uint64_t size = file.header().file_bytes();
+  std::uint64_t done = 0;
+  return sha256_of(file.source(), 0, size, [&](std::uint64_t bytes) {
+    console.progress(done += bytes, size);
+    return !Interrupt::caught();
+  });
 }
-#else
-Result<std::string> sha256_of(const File&, Console&) {
-  return Error{.code = Errc::unsupported, .path = {}, .message = CacheComparison::unavailable()};
-}
-#endif
 
 // Many models of a cache are only a tokenizer, or have weights of another format.
 bool has_models(const std::string& folder) {
@@ -82,14 +73,6 @@ bool has_models(const std::string& folder) {
 }
 
 }  // namespace
-
-const char* CacheComparison::unavailable() {
-#if defined(SAFETENSORS_HAVE_HASH)
-  return nullptr;
-#else
-  return "this build has no hash functions: build it with OpenSSL 3 (Debian: libssl-dev)";
-#endif
-}
 
 std::vector<std::string> CacheComparison::snapshots(const std::string& path) {
   const FolderNames names = names_in(path);
@@ -126,7 +109,7 @@ void CacheComparison::add(const std::string& path, const Result<File>& file, Con
     verdict.text = "the name of its blob is a hash of git, not a SHA-256";
   } else if (blob->name.size() != 64 || !is_hex(blob->name)) {
     verdict.text = "the name of its blob is not a SHA-256";
-  } else if (const Result<std::string> digest = sha256_of(*file, console); !digest) {
+  } else if (const Result<std::string> digest = digest_of(*file, console); !digest) {
     verdict.match = Match::failed;
     verdict.text = describe(digest.error());
     verdict.code = exit_of(digest.error());

@@ -17,8 +17,6 @@ namespace safetensors::cli {
 // file, as 64 hexadecimal digits, or the hash of git of a small file, as 40 digits.
 class CacheComparison {
  public:
-  // Returns nullptr, or the reason why this build cannot compare.
-  [[nodiscard]] static const char* unavailable();
   // Returns the folders of the snapshots, if the path is a folder `models--...` of the cache, or a folder of these. Of
   // the latter, only snapshots with models. Otherwise returns the path.
   [[nodiscard]] static std::vector<std::string> snapshots(const std::string& path);

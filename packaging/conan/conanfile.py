@@ -17,8 +17,8 @@ class SafetensorsConan(ConanFile):
     topics = ("safetensors", "machine-learning", "weights", "checkpoint")
     package_type = "library"
     settings = "os", "compiler", "build_type", "arch"
-    options = {"shared": [True, False], "fPIC": [True, False], "with_hash": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "with_hash": False}
+    options = {"shared": [True, False], "fPIC": [True, False]}
+    default_options = {"shared": False, "fPIC": True}
     implements = ["auto_shared_fpic"]
 
     def set_version(self):
@@ -30,10 +30,6 @@ class SafetensorsConan(ConanFile):
                         "scripts/demo.cpp"):
             copy(self, pattern, root, self.export_sources_folder)
 
-    def requirements(self):
-        if self.options.with_hash:
-            self.requires("openssl/[>=3 <4]")
-
     def validate(self):
         check_min_cppstd(self, 20)
 
@@ -43,7 +39,6 @@ class SafetensorsConan(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["SAFETENSORS_BUILD_CLI"] = False
-        toolchain.cache_variables["SAFETENSORS_BUILD_HASH"] = bool(self.options.with_hash)
         toolchain.generate()
         CMakeDeps(self).generate()
 

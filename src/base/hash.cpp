@@ -4,9 +4,7 @@
 // longer than the parsing of a small header.
 #include "base/hash.h"
 
-#ifndef SAFETENSORS_NO_SYSTEM
 #include <unistd.h>
-#endif
 
 #include <atomic>
 #include <chrono>
@@ -35,11 +33,7 @@ HashKey new_secret() noexcept {
 }
 
 std::uint64_t process_id() noexcept {
-#ifdef SAFETENSORS_NO_SYSTEM
-  return 0;
-#else
   return static_cast<std::uint64_t>(::getpid());
-#endif
 }
 
 }  // namespace

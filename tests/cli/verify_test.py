@@ -20,7 +20,7 @@ X, Y, Z = "x.safetensors", "y.safetensors", "z.safetensors"
 
 def has_hashes(program):
     version = subprocess.run([program, "--version"], capture_output=True, check=True)
-    return b"sha256: none" not in version.stdout
+    return b"sha256      none" not in version.stdout
 
 
 class VerifyTest(edit_test.EditTest):

@@ -1,4 +1,4 @@
-// Reads the cases of none/write_cases.cpp from the standard input, and prints the verdict of the C++17 interface on
+// Reads the cases of tools/write_cases.cpp from the standard input, and prints the verdict of the C++17 interface on
 // each: "NAME ok", or "NAME CODE OFFSET MESSAGE". Compiled as C++17 without exceptions and RTTI.
 //
 // Each case is opened over a source, which gives zeros after the bytes of the case. So a case may have a size that no

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safetensors import Box
+from safetensors._ranks.boxes import Box
 from safetensors._ranks import boxes as _boxes
 from safetensors._ranks.boxes import check_cover
 

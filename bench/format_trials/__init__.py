@@ -1,1 +1,0 @@
-"""The formats and the experiments of bench/formats.py."""

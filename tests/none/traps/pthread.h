@@ -1,4 +1,0 @@
-#ifdef SAFETENSORS_TRAPS
-#error "<pthread.h> belongs to a system: only the folders of src/os may include it"
-#endif
-#include_next <pthread.h>
