@@ -88,7 +88,6 @@
 #include <safetensors/print.h>
 #include <safetensors/read_packed.h>
 #include <safetensors/read_plan.h>
-#include <safetensors/reshard.h>
 #include <safetensors/save.h>
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>

@@ -201,24 +201,6 @@ void layout_of_files(Trial& run) {
   TRY_VOID(run, safetensors_checkpoint_layout_free, layout);
 }
 
-void resharding(Trial& run) {
-  const std::uint64_t shape[2] = {5, 4};
-  safetensors_box boxes[2][2];  // by rows, by columns
-  for (std::uint64_t cut = 0; cut < 2; ++cut) {
-    for (std::uint64_t part = 0; part < 2; ++part) {
-      const safetensors_mesh_dim mesh = {2, part, cut, SAFETENSORS_PLACEMENT_SHARD, 0};
-      TRY(run, safetensors_shard_box, shape, 2, &mesh, 1, run.out(boxes[cut][part]));
-    }
-  }
-  std::uint64_t elements = 0;
-  const auto count = [](void* user, const safetensors_transfer* transfer) {
-    *static_cast<std::uint64_t*>(user) += transfer->in_source.size[0] * transfer->in_source.size[1];
-  };
-  const safetensors_status status =
-      TRY_ONCE(run, safetensors_reshard, shape, 2, boxes[0], 2, boxes[1], 2, count, &elements);
-  EXPECT_IN(run, elements == (status == SAFETENSORS_OK ? 20U : 0U));
-}
-
 }  // namespace
 
 const std::vector<Scenario> kPureScenarios = {
@@ -229,7 +211,6 @@ const std::vector<Scenario> kPureScenarios = {
     {.name = "HeaderBuilder", .body = header_builder, .asks_system = false},
     {.name = "Slices", .body = slices, .asks_system = false},
     {.name = "BytesInMemory", .body = bytes_in_memory, .asks_system = false},
-    {.name = "Resharding", .body = resharding, .asks_system = false},
     {.name = "CheckpointLayout", .body = layout_of_files, .asks_system = false},
 };
 

@@ -65,7 +65,7 @@ def test_a_unet_of_diffusers(tmp_path: Path) -> None:
     )  # fmt: skip
     unet.save_pretrained(tmp_path / "unet", max_shard_size="10KB")
     command("verify", tmp_path / "unet")
-    command("reshard", tmp_path / "unet", tmp_path / "other", "--max-shard-size", "30KB")
+    command("split", tmp_path / "unet", tmp_path / "other", "--max-shard-size", "30KB")
     shards = sorted(path.name for path in (tmp_path / "other").glob("*.safetensors"))
     assert 1 < len(shards) < len(list((tmp_path / "unet").glob("*.safetensors")))
     command("diff", tmp_path / "unet", tmp_path / "other")
