@@ -58,7 +58,6 @@ class Callback {
 using Release = Callback<>;
 using VisitTensor = Callback<std::uint64_t, const safetensors_tensor_info*>;
 using VisitName = Callback<const char*>;
-using VisitTransfer = Callback<const safetensors_transfer*>;
 
 inline void free_managed(safetensors_dl_managed_tensor* tensor) {
   tensor->deleter(tensor);
@@ -284,14 +283,6 @@ class Session {
   VisitName visit_name() {
     if (none(true)) return {nullptr, nullptr};
     return {[](void* self, const char* name) { static_cast<Session*>(self)->look_at(name, std::strlen(name)); }, this};
-  }
-  VisitTransfer visit_transfer() {
-    if (none(true)) return {nullptr, nullptr};
-    return {[](void*, const safetensors_transfer* transfer) {
-              require(transfer->in_source.rank == transfer->in_target.rank, "both boxes are of one tensor");
-              require(transfer->in_source.rank <= SAFETENSORS_INFO_DIMS, "a box has at most 8 dimensions");
-            },
-            this};
   }
   void callback_release(void (*&field)(void*)) { field = release().function(); }
   void callback_progress(std::int32_t (*&field)(void*, std::uint64_t, std::uint64_t)) {

@@ -41,7 +41,6 @@ RELEASE = "void (*release)(void* user)"
 VISITORS = {
     "void (*visit)(void* user, uint64_t file, const safetensors_tensor_info* info)": "visit_tensor",
     "void (*visit)(void* user, const char* name)": "visit_name",
-    "void (*visit)(void* user, const safetensors_transfer* transfer)": "visit_transfer",
 }
 
 
@@ -249,7 +248,7 @@ def main(output, headers):
     lines.append("")
     # A struct before those that hold a list of it.
     filled = [name for name in structs if name in generator.growing or name not in ("safetensors_error",)]
-    filled = [name for name in filled if not re.search(r"(?<!_tensor)_info$|_dl_|_byte_run$|_transfer$|_error$", name)]
+    filled = [name for name in filled if not re.search(r"(?<!_tensor)_info$|_dl_|_byte_run$|_error$", name)]
     for struct in filled:
         lines += generator.filler(struct)
     for result, name, parameters in functions:

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kConfigurations[] = {"config.json", "adapter_config.json", "model_index.json"};
+constexpr std::string_view kConfigurations[] = {"config.json", "adapter_config.json"};
 constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",        ".pth",     ".ckpt",     ".gguf",
                                          ".ggml",        ".onnx",      ".h5",        ".msgpack", ".pickle",   ".pkl",
                                          ".npz",         ".npy",       ".pb",        ".tflite",  ".pdparams", ".ot",
@@ -34,7 +34,7 @@ constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",   
 
 // Returns whether a file holds weights or says which files do, by its name.
 bool is_weights(std::string_view name) {
-  return is_index_name(name) || name == "manifest.json" || name.ends_with(".manifest.json") ||
+  return is_index_name(name) ||
          std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
 }
 

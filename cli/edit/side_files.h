@@ -22,8 +22,8 @@ struct SideFiles {
   std::vector<std::string> refused;  // names of symlinks that lead out of the folder, or to no regular file, sorted
 };
 
-// Finds the side files in the folder of the input. These are regular files whose names are not those of weights,
-// indexes or manifests, and symlinks to such files in the folder or in the blobs of the same model in the cache of
+// Finds the side files in the folder of the input. These are regular files whose names are not those of weights
+// or indexes, and symlinks to such files in the folder or in the blobs of the same model in the cache of
 // huggingface_hub. Hidden files do not count. A file given by itself has side files only if there is a configuration
 // beside it. An `output` that is the same folder needs none. Error: open_failed if the folder cannot be listed.
 [[nodiscard]] Result<SideFiles> find_side_files(const Input& input, const std::string& output);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the documents: the terminal as SVG, and the page of `safetensors inspect` as PNG.
+"""Makes the pictures of the documents: the terminal as SVG, and the page of `safetensors page` as PNG.
 
     docs/pictures/make.py SAFETENSORS
 
@@ -168,7 +168,7 @@ def write_page(name: str, program: str, folder: str, size: tuple[int, int], part
         print(f"{name}: left as it is, there is no Chromium")
         return
     page, picture = os.path.join(folder, "page.html"), os.path.join(HERE, name)
-    subprocess.run([program, "inspect", "llama", "-o", page, "--force", *options], cwd=folder, check=True)
+    subprocess.run([program, "page", "llama", "-o", page, "--force", *options], cwd=folder, check=True)
     opened = browser.Browser(program_of_browser)
     opened.open(page + part, size, False)
     opened.evaluate("new Promise((done) => setTimeout(done, 200))")

@@ -61,6 +61,7 @@ def save(
     *,
     max_shard_size: int | str | None = None,
     metadata: Mapping[str, str] | None = None,
+    index_metadata: Mapping[str, Any] | None = None,
     new_folder: bool = False,
     remove_old_files: bool = True,
     durability: Durability = "full",
@@ -71,7 +72,7 @@ def save(
     `path`: if it ends in ".safetensors", one file is written, as by `save_file`. Any other path is
     a folder: files of up to `max_shard_size` (bytes, or a text such as "2GB"; default "5GB") and
     their index, split as huggingface_hub does. All tensors must be of one framework. `metadata`:
-    the metadata of each file.
+    the metadata of each file. `index_metadata`: more members of `metadata` of the index.
 
     A folder that does not exist appears at once, with all files. In a folder that exists, the index is
     replaced after the files. Then the files of an older model with the same stem are removed, unless
@@ -80,18 +81,22 @@ def save(
 
     `durability`: as in `save_file`. `progress`: a function that gets the number
     of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors of
-    `save_file`, and TypeError for a dict in the dict. Raises ValueError if
-    `max_shard_size` or `new_folder` is given for one file, and for a path that ends as files of
+    `save_file`, and TypeError for a dict in the dict. Raises ValueError if `max_shard_size`,
+    `index_metadata` or `new_folder` is given for one file, and for a path that ends as files of
     another format do, such as "model.pt".
     """
     module = _module_of(tensors)
     path = to_path(path, "path")
     if path.endswith(".safetensors"):
-        if max_shard_size is not None or new_folder:
-            argument = "max_shard_size" if max_shard_size is not None else "new_folder"
-            raise ValueError(
-                f"{path!r} is one file: give the path of a folder, or no {argument}"
-            )
+        for argument, given in (
+            ("max_shard_size", max_shard_size is not None),
+            ("index_metadata", index_metadata is not None),
+            ("new_folder", new_folder),
+        ):
+            if given:
+                raise ValueError(
+                    f"{path!r} is one file: give the path of a folder, or no {argument}"
+                )
         module._save_file(tensors, path, to_metadata(metadata), durability, progress)
         return
     _check_folder(path)
@@ -101,6 +106,7 @@ def save(
         path,
         **size,
         metadata=metadata,
+        index_metadata=index_metadata,
         new_folder=new_folder,
         remove_old_files=remove_old_files,
         durability=durability,

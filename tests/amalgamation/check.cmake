@@ -13,6 +13,7 @@ endfunction()
 
 run(${PYTHON} -B ${tests}/../scripts/amalgamate ${BUILD})
 run(${PYTHON} -B ${tests}/../scripts/amalgamate --all ${BUILD})
+file(WRITE ${BUILD}/all/safetensors/safetensors.h "#include \"safetensors_all.h\"\n")
 foreach(header IN ITEMS checkpoint file header read_plan save source writer)
   file(WRITE ${BUILD}/all/safetensors/${header}.h "#include \"safetensors_all.h\"\n")
   file(WRITE ${BUILD}/reader/safetensors/${header}.h "#include \"safetensors.h\"\n")

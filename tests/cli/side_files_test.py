@@ -124,13 +124,6 @@ class SideFilesTest(edit_test.EditTest):
         self.assertIn("no regular file: other.json\n", text.replace("\n  ", " "))
         self.assertEqual(self.read("new/config.json"), b"{}")
 
-    def test_manifests_of_the_old_files_are_not_copied(self):
-        for name in ("manifest.json", "model.safetensors.manifest.json"):
-            self.write(f"m/{name}", "{}")
-        self.output("split", "m", "new")
-        self.assertEqual(self.names("new"), COPIED)
-        self.assertFalse(os.path.exists(self.path("new/model.safetensors.manifest.json")))
-
     def test_a_folder_that_cannot_be_listed_is_an_error(self):
         with open(self.path("m/model.safetensors.index.json"), "w") as file:
             json.dump({"metadata": {}, "weight_map": {"a": "model.safetensors"}}, file)

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""verify of models of several files: all problems of an index, tensors in two files, and manifests of models with
-damaged, invalid and missing files.
+"""verify of models of several files: all problems of an index and tensors in two files.
 
 verify_test.py SAFETENSORS [unittest's arguments]
 """
@@ -148,72 +147,6 @@ class DuplicateTest(VerifyTest):
             pass
         self.assertEqual(self.lines(1, "verify", pattern)[1:], expected[:1])
         self.assertEqual(self.document(pattern)["set"], {"valid": False, "problems": [a]})
-
-
-class ManifestTest(VerifyTest):
-    def setUp(self):
-        super().setUp()
-        if not has_hashes(edit_test.PROGRAM):
-            self.skipTest("the command was built without OpenSSL")
-        files = {X: {"a": b"abc"}, Y: {"b": b"defg"}, Z: {"c": b"h"}}
-        self.model(files, {"a": X, "b": Y, "c": Z}, 8)
-        self.succeed("hash", "m", "--manifest", "-o", "manifest.json")
-        self.arguments = ("m", "--manifest", "manifest.json")
-        self.matches = f"m/{X}: matches the manifest"
-
-    def differs(self, name, tensor):
-        size = len(self.read(f"m/{name}"))
-        return f"m/{name}: differs: tensor {tensor}, in bytes [0, {size})"
-
-    def test_files_are_compared_when_another_one_is_missing(self):
-        self.flip(f"m/{Y}")
-        os.remove(self.path("m", Z))
-        skipped = f"m/{Z}: not compared with the manifest: it does not exist"
-        lost = f"m: incomplete: 1 of 3 files missing: {Z}"
-        expected = ["m: incomplete: 1 missing byte in all", self.matches, self.differs(Y, "b"), skipped]
-        self.assertEqual(self.lines(3, "verify", *self.arguments), [lost, *expected])
-        self.assertEqual(self.lines(3, "verify", *self.arguments, "--quiet"), [lost, expected[0], *expected[2:]])
-        found = self.document(*self.arguments)["manifest"]
-        self.assertEqual(found["matches"], False)
-        files = [(f["name"], f["matches"]) for f in found["files"]]
-        self.assertEqual(files, [(X, True), (Y, False), (Z, False)])
-        self.assertEqual(found["files"][1]["damaged"][0]["tensors"], ["b"])
-        self.assertEqual(found["files"][2]["error"]["code"], "open_failed")
-
-    def test_files_are_compared_when_another_one_is_invalid(self):
-        self.flip(f"m/{Y}")
-        with open(self.path("m", Z), "ab") as file:
-            file.write(b"x")
-        lines = self.lines(1, "verify", *self.arguments)
-        self.assertIn(f"m/{Z}: invalid: ", lines[0])
-        skipped = f"m/{Z}: not compared with the manifest: it is invalid"
-        self.assertEqual(lines[1:], [self.matches, self.differs(Y, "b"), skipped])
-        found = self.document(*self.arguments)["manifest"]["files"]
-        self.assertEqual([f["matches"] for f in found], [True, False, False])
-        self.assertEqual(found[2]["error"]["code"], "incomplete_data")
-
-    def test_files_are_compared_when_the_index_is_wrong(self):
-        self.model({}, {"a": X, "gone": X, "b": Y, "c": Z}, 8)
-        self.flip(f"m/{Y}")
-        lines = self.lines(1, "verify", *self.arguments)
-        self.assertIn("tensor `gone` is not in", lines[0])
-        last = f"m/{Z}: matches the manifest"
-        self.assertEqual(lines[1:], [self.matches, self.differs(Y, "b"), last])
-        self.model({}, {"a": X, "b": Y}, 8)  # the manifest has a file that the index lacks
-        lines = self.lines(1, "verify", *self.arguments)
-        self.assertIn(f"m/{Z}: differs: the file of the manifest is not in the model", lines)
-
-    def test_a_path_without_files_is_not_compared(self):
-        self.model({}, {}, 0)
-        lines = self.lines(1, "verify", *self.arguments)
-        self.assertEqual(sum("is not in the model" in line for line in lines), 3)
-        with open(self.path("m/model.safetensors.index.json"), "w") as file:
-            file.write("{")
-        lines = self.lines(1, "verify", *self.arguments)
-        self.assertEqual(lines[1:], ["m: not compared with the manifest: it is invalid"])
-        self.assertEqual(self.document(*self.arguments)["manifest"]["matches"], False)
-        lines = self.lines(3, "verify", "none", "--manifest", "manifest.json")
-        self.assertEqual(lines, ["none: not compared with the manifest: it does not exist"])
 
 
 class DownloadTest(VerifyTest):

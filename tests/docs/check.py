@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """Compiles and runs the examples of README.md and docs/*.md (CONTRIBUTING.md says how they are marked).
 
-usage: tests/docs/check.py --build DIRECTORY [--self-test] [--update] [DOCUMENT...]
+usage: tests/docs/check.py --build DIRECTORY [--self-test] [DOCUMENT...]
 
 DIRECTORY is a build tree with libsafetensors.a and the command. Each document gets an empty directory of its own, in
 which its examples run in the order in which they stand.
 
-docs/cli.md has a table of the options of each command, between the comments `<!-- options: NAME -->` and
-`<!-- end of options -->`. It is what `safetensors man NAME --format markdown` prints. --update writes these tables. A
-new one goes to the end of the section `## NAME`.
+docs/cli.md has a row and a section `## NAME` for each command that `safetensors --help` lists, and for no other.
 """
 import argparse
 import difflib
-import json
 import os
 import pathlib
 import re
@@ -23,7 +20,6 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FLAGS = ["-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include"]
-OPTIONS = re.compile(r"<!-- options: ([\w-]+) -->\n(.*?)<!-- end of options -->\n", re.DOTALL)
 MARKER = re.compile(r"^<!--\s*(example|output|fragment)\s*(?::\s*(\S+))?\s*-->$")
 
 
@@ -151,48 +147,15 @@ def check(path, build):
         return document.counts
 
 
-def options_tables(build):
-    """The block of each command."""
-    program = pathlib.Path(build) / "safetensors"
-
-    def output(*arguments):
-        return subprocess.run([program, *arguments], check=True, capture_output=True, text=True, timeout=120).stdout
-
-    pages = [page["name"].removesuffix(".1") for page in json.loads(output("man", "--json"))["pages"]]
-    names = [page.removeprefix("safetensors-") for page in pages if page != "safetensors"]
-    return {name: f"<!-- options: {name} -->\n{output('man', name, '--format', 'markdown')}<!-- end of options -->\n"
-            for name in names}
-
-
-def options_problems(text, tables):
-    """Yields what is wrong with the tables of a document, with the block to paste."""
-    found = {match[1]: match for match in OPTIONS.finditer(text)}
-    for name, table in tables.items():
-        if not re.search(rf"^\| \[`{name}`\]\(#{name}\) \|", text, re.MULTILINE):
-            yield f"1: the list of commands has no row for {name}: | [`{name}`](#{name}) | what it does |"
-        if not re.search(rf"^## {name}$", text, re.MULTILINE):
-            yield f"1: there is no section `## {name}`; its options are\n{table}"
-        elif name not in found:
-            yield f"1: section {name} has no table of options: paste this block at its end (or use --update)\n{table}"
-        elif found[name][0] != table:
-            line = text.count("\n", 0, found[name].start()) + 1
-            yield f"{line}: the options of {name} are others: paste this block here (or use --update)\n{table}"
-    for name, match in found.items():
-        if name not in tables:
-            yield f"{text.count(chr(10), 0, match.start()) + 1}: there is no command {name}"
-
-
-def with_options(text, tables):
-    """The text with the tables of these commands, as far as it has sections for them."""
-    for name, table in tables.items():
-        block = re.search(rf"<!-- options: {name} -->\n.*?<!-- end of options -->\n", text, re.DOTALL)
-        section = re.search(rf"^## {name}\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
-        if block:
-            text = text[: block.start()] + table + text[block.end() :]
-        elif section:
-            rest = text[section.end() :]
-            text = text[: section.end()].rstrip("\n") + "\n\n" + table + ("\n" + rest if rest else "")
-    return text
+def command_problems(text, help_text):
+    """Yields which commands the document lacks, and which it has too many."""
+    commands = set(re.findall(r"^  ([a-z]+)  ", help_text, re.MULTILINE))
+    rows = set(re.findall(r"^\| \[`([a-z]+)`\]\(#\1\) \|", text, re.MULTILINE))
+    sections = set(re.findall(r"^## ([a-z]+)$", text, re.MULTILINE))
+    for name in sorted(commands ^ rows):
+        yield f"1: the list of commands and `safetensors --help` differ in {name}"
+    for name in sorted(commands ^ sections):
+        yield f"1: the sections and `safetensors --help` differ in {name}"
 
 
 SELF_TEST = [
@@ -208,31 +171,12 @@ SELF_TEST = [
 ]
 
 
-OPTIONS_SELF_TEST = [
-    "<!-- options: ls -->\nold\n<!-- end of options -->\n",  # another table
-    "",  # no table
-    "<!-- options: ls -->\nnew\n<!-- end of options -->\n<!-- options: gone -->\n<!-- end of options -->\n",
-]
-
-
-def options_self_test():
-    """Each section has one problem, and --update solves all but that of a command that is gone."""
-    tables = {"ls": "<!-- options: ls -->\nnew\n<!-- end of options -->\n"}
-    for section in OPTIONS_SELF_TEST:
-        for end in ("", "\n## info\ntext\n"):
-            text = f"| [`ls`](#ls) | lists |\n\n## ls\ntext\n{section}{end}"
-            updated = with_options(text, tables)
-            left = ["there is no command gone"] if "gone" in section else []
-            if len(list(options_problems(text, tables))) != 1 or not updated.endswith(end):
-                sys.exit(f"self-test: not one problem in\n{text}")
-            if [problem.partition(": ")[2] for problem in options_problems(updated, tables)] != left:
-                sys.exit(f"self-test: --update leaves problems in\n{updated}")
-    if len(list(options_problems("", tables))) != 2:
-        sys.exit("self-test: a command without a section passes")
-
-
 def self_test(build):
-    options_self_test()
+    help_text = "commands:\n  ls          lists\n"
+    row, section = "| [`ls`](#ls) | lists |\n", "## ls\n"
+    for text, count in ((row + section, 0), (row, 1), (section, 1), (row + section + "## old\n", 1)):
+        if len(list(command_problems(text, help_text))) != count:
+            sys.exit(f"self-test: not {count} problems in\n{text}")
     with tempfile.TemporaryDirectory() as scratch:
         for index, (good, text) in enumerate(SELF_TEST):
             path = pathlib.Path(scratch) / f"{index}.md"
@@ -251,7 +195,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--self-test", action="store_true")
-    parser.add_argument("--update", action="store_true")
     parser.add_argument("documents", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
     if arguments.self_test:
@@ -260,10 +203,9 @@ def main():
     failed = False
     for path in documents:
         if path.name == "cli.md":
-            tables = options_tables(arguments.build)
-            if arguments.update:
-                path.write_text(with_options(path.read_text(), tables))
-            for problem in options_problems(path.read_text(), tables):
+            program = pathlib.Path(arguments.build) / "safetensors"
+            help_text = subprocess.run([program, "--help"], check=True, capture_output=True, text=True, timeout=120).stdout
+            for problem in command_problems(path.read_text(), help_text):
                 print(f"{path}:{problem}", file=sys.stderr)
                 failed = True
         try:

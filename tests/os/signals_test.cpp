@@ -70,19 +70,5 @@ TEST(WriteSignals, EndProcessByBrokenPipe) {
             1000 + SIGPIPE);
 }
 
-TEST(BusError, PrintsTextAndEndsProcess) {
-  const test::TemporaryDirectory directory;
-  const std::string path = directory / "stderr";
-  EXPECT_EQ(in_child([&] {
-              ::close(STDERR_FILENO);
-              if (::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600) != STDERR_FILENO) return false;
-              end_on_bus_error("the file became shorter\n", 3);
-              (void)std::raise(SIGBUS);
-              return true;
-            }),
-            3);
-  EXPECT_EQ(test::contents(path), "the file became shorter\n");
-}
-
 }  // namespace
 }  // namespace safetensors::os

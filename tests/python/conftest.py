@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +42,6 @@ def file_bytes(header: str | bytes, data: bytes = b"") -> bytes:
     """Returns the bytes of a file with this header, without padding."""
     text = header.encode() if isinstance(header, str) else header
     return struct.pack("<Q", len(text)) + text + data
-
-
-def parse_manifest(text: str) -> Any:
-    """Reads a manifest from a file with this text. Errors are without the path."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as written:
-        written.write(text)
-        written.flush()
-        try:
-            return safetensors.read_manifest(written.name)
-        except safetensors.SafetensorError as error:
-            start = f"{written.name}: "
-            assert str(error).startswith(start)
-            raise safetensors.SafetensorError(str(error).removeprefix(start)) from None
 
 
 @pytest.fixture

@@ -10,10 +10,6 @@ void ignore_write_signals() noexcept;
 // Ends the process by the signal of a write to a closed pipe.
 void end_by_broken_pipe() noexcept;
 
-// From now on, an access to mapped bytes that are no longer in the file prints `text` to standard error and ends the
-// process with an exit code. text must stay valid.
-void end_on_bus_error(const char* text, int exit_code) noexcept;
-
 // While a NotedSignals exists, the signals that end a process (interrupt, terminate, hang-up) are only noted. The
 // destructor then ends the process by the signal. Signals that were ignored before stay ignored. Only one may exist at
 // a time, on one thread.

@@ -2,12 +2,9 @@
 // threads of the library. SA_RESTART: no system call of the library or of the C library is interrupted.
 #include "os/command/signals.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <csignal>
 #include <cstddef>
-#include <cstring>
 
 namespace safetensors::os {
 namespace {
@@ -17,16 +14,8 @@ constexpr std::array kEnding = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t noted_signal = 0;
 std::array<struct sigaction, kEnding.size()> handlers_before;  // of the one NotedSignals
 
-const char* bus_error_text = "";
-int bus_error_exit_code = 0;
-
 extern "C" void note_signal(int number) {
   noted_signal = number;
-}
-
-extern "C" void end_process(int) {
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, bus_error_text, std::strlen(bus_error_text));
-  ::_exit(bus_error_exit_code);
 }
 
 }  // namespace
@@ -39,14 +28,6 @@ void ignore_write_signals() noexcept {
 void end_by_broken_pipe() noexcept {
   (void)::signal(SIGPIPE, SIG_DFL);
   (void)::raise(SIGPIPE);
-}
-
-void end_on_bus_error(const char* text, int exit_code) noexcept {
-  bus_error_text = text;
-  bus_error_exit_code = exit_code;
-  struct sigaction action {};
-  action.sa_handler = end_process;
-  (void)::sigaction(SIGBUS, &action, nullptr);
 }
 
 NotedSignals::NotedSignals() noexcept {
