@@ -70,13 +70,7 @@ def split(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str
     return command + ["--max-shard-size", size], copies(folder, output, "one.safetensors")
 
 
-def repack(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Align the tensors of a file."""
-    command = [program, "repack", str(folder / "one.safetensors"), str(output), "--align", "4096"]
-    return command, copies(folder, output, "one.safetensors")
-
-
-ROWS = [Row("merge", merge), Row("split", split), Row("repack", repack)]
+ROWS = [Row("merge", merge), Row("split", split)]
 
 
 def verify(program: str, folder: Path, _: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -91,7 +85,7 @@ def verify(program: str, folder: Path, _: Path) -> tuple[list[str], dict[str, li
             header.parent.mkdir(exist_ok=True)
             header.write_bytes(shard.read_bytes()[: 8 + size])
     subprocess.run(
-        [program, "index", "make", str(folder / "shards")], check=True, capture_output=True
+        [program, "index", str(folder / "shards")], check=True, capture_output=True
     )
     headers = ["sh", "-c", f"cat '{folder}'/headers/*"]
     return [program, "verify", "--quiet", str(folder / "shards")], {"cat of the headers": headers}

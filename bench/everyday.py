@@ -173,7 +173,6 @@ def rows(
             ours("merge", model, out),
             {"cp": ["cp", "-r", model, out]} | script("merge", model, out),
         ),
-        "repack": (ours("repack", one, out), {"cp": ["cp", one, out]}),
         "meta set": (
             meta,
             {"cp and mv": ["sh", "-c", f"cp {one} {out} && mv {out} {copy}"]}

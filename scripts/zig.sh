@@ -36,7 +36,7 @@ zig_definitions() {
   local static=
   if [[ $target == *-musl ]]; then static="-static "; fi
   echo "CMAKE_EXE_LINKER_FLAGS=$static-Wl,--gc-sections -s"
-  # The command prints its completions and manual pages during the build. A command for another machine runs in an emulator.
+  # The command prints its completions during the build. A command for another machine runs in an emulator.
   if [[ ${target%%-*} == "$(uname -m)" ]]; then
     echo CMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env
   elif [[ $target == *-musl ]] && command -v "qemu-${target%%-*}-static" >/dev/null; then

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What `cmake --install` puts beside the command: completions and manual pages.
+"""What `cmake --install` puts beside the command: completions.
 
     install_test.py SAFETENSORS CMAKE BUILD CONFIGURATION [unittest's arguments]
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
