@@ -1,6 +1,6 @@
 // The text of --version: the version, the compiler, what was built in, the dtypes and the limits.
-#include "sha256.h"
 #include "command.h"
+#include "sha256.h"
 #include "text/formatted.h"
 
 #include <safetensors/c.h>

@@ -110,7 +110,8 @@ struct ReadOptions {
   /// The limit does not cover the results of execute() and those that next() has returned. It does not cover up to
   /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
-  /// 0: for execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device (128 MiB for files on a network). For stream(), 256 MiB.
+  /// 0: for execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device (128 MiB for files on a network).
+  /// For stream(), 256 MiB.
   std::uint64_t memory_limit = 0;
 
   /// Mode in which the reads use the page cache.
