@@ -113,7 +113,9 @@ class Session {
   int descriptor() { return files_.descriptor(in_.up_to(4)); }
   template <class T>
   void reserved(T& field) {
-    if (in_.byte() < 10) std::memset(&field, 1, sizeof field);
+    if (in_.byte() >= 10) return;
+    std::memset(&field, 1, sizeof field);
+    unknown_ = true;
   }
 
   // --- Memory ---
@@ -424,7 +426,7 @@ class Session {
   Files& files_;
   const char* function_ = "";
   bool missing_ = false;    // a needed pointer is NULL
-  bool unknown_ = false;    // a struct has members of a later version, which the call may refuse first
+  bool unknown_ = false;    // a struct has members of a later version, or a reserved one: the call may refuse it first
   bool wrong_ = false;      // the call must fail
   bool releases_ = false;   // the call was given a function to release its memory
   std::uint64_t owed_ = 0;  // expected calls of such functions, one per call that succeeded

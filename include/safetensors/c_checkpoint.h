@@ -289,34 +289,6 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_accept(safetens
                                                                         const char* receipt, size_t receipt_length,
                                                                         safetensors_error* error);
 
-/* --- Headers for other processes --- */
-
-/** Returns the headers of all files as bytes. With them, other processes open the same checkpoint by
- * safetensors_checkpoint_open_with_headers(), and read no header.
- *
- * The names of the files are relative to the folder of the index, or else to the last folder that the paths of all
- * files have in common. The bytes hold no absolute path. This call reads no file. Error: UNSUPPORTED, with the path of
- * a file that has no name below that folder. */
-SAFETENSORS_API safetensors_status safetensors_checkpoint_headers(const safetensors_checkpoint* checkpoint,
-                                                                  safetensors_buffer** headers,
-                                                                  safetensors_error* error);
-/** Opens a checkpoint from bytes that safetensors_checkpoint_headers() returned, mostly in another process. This call
- * opens no file of the checkpoint. The first read of a tensor opens its file.
- *
- * `path` gives the files in this process: their folder, an index or a pattern in it, or the file if the checkpoint is
- * one file without an index. The bytes may come from a source that you do not trust: all rules of the format are
- * checked again. They are not needed after the call.
- *
- * A file that is opened later must be a regular file, with the size that its header gives. Otherwise, the read returns
- * OPEN_FAILED, NOT_REGULAR_FILE or FILE_CHANGED. The library does not notice a file of the same size with another
- * header.
- * Errors: INVALID_ARGUMENT (damaged bytes, or a name that is not allowed), UNSUPPORTED (bytes of another version),
- * OPEN_FAILED (`path` does not exist, or is another kind of file), DUPLICATE_NAME, CANCELLED, and the errors of the
- * rules of the format. */
-SAFETENSORS_API safetensors_status safetensors_checkpoint_open_with_headers(
-    const char* path, const void* headers, size_t headers_size, const safetensors_checkpoint_options* options,
-    safetensors_checkpoint** checkpoint, safetensors_error* error);
-
 /* --- Indexes --- */
 
 /** Writes the object `metadata` of the index, as JSON in one line, such as `{"total_size":512}`.

@@ -42,8 +42,8 @@ typedef struct safetensors_checkpoint_options {
  * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
  *   for itself.
  *
- * At most half of the descriptors that the process may have stay open. The library opens the other files again when it
- * reads them. If such a file is another file by then, that call returns FILE_CHANGED.
+ * The files stay open if they are at most half of the descriptors that the process may have. Otherwise the library
+ * opens each file again when it reads it. If it is another file by then, that call returns FILE_CHANGED.
  *
  * Errors: those of safetensors_file_open(), and
  * - INVALID_INDEX: the index is invalid, or a tensor is not in its file;

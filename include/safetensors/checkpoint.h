@@ -28,14 +28,12 @@ struct CheckpointOptions {
 
 /// The tensors of several files, such as the shards of a model.
 ///
-/// open() reads and checks all headers, but no bytes of tensors. open_with_headers() gets the headers from another
-/// process instead. Copies are cheap, because they share the open files.
+/// open() reads and checks all headers, but no bytes of tensors. Copies are cheap, because they share the open files.
 /// Tensors and Files may outlive the Checkpoint. Call const functions from any thread, also in a forked child.
 ///
-/// A Checkpoint keeps few descriptors open. When nothing reads, the number of files with an open descriptor is at most
-/// half of `RLIMIT_NOFILE`, as it was in open(). The library opens the other files again, by their paths, when it reads
-/// them. Such a file must still have the same device, inode, size and change time. Otherwise that call returns
-/// file_changed. Existing maps stay valid.
+/// A Checkpoint keeps its files open if they are at most half of `RLIMIT_NOFILE`, as it was in open(). Otherwise, it
+/// opens each file again, by its path, when it reads the file, and closes it after. Such a file must still have the
+/// same device, inode, size and change time. Otherwise that call returns file_changed. Existing maps stay valid.
 class Checkpoint : public TensorSet<Checkpoint> {
  public:
   /// Opens all files that a path stands for.
@@ -84,44 +82,6 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// open() refuses.
   /// Errors: those of open() that concern the path and the index.
   static SAFETENSORS_API Result<std::vector<std::string>> find_files(PathView path) noexcept;
-
-  /// Returns the headers of all files as bytes. With them, other processes open the same checkpoint by
-  /// open_with_headers(), and read no header: one process reads the headers and sends these bytes to the others.
-  ///
-  /// The bytes hold the header and the size of each file, the names of the files relative to the folder of the index,
-  /// which tensors are visible, and index_metadata(). Without an index, the names are relative to the last folder that
-  /// the paths of all files have in common. The bytes hold no absolute path. Their size is about that of the headers.
-  /// They begin with the number of their version. This call reads no file.
-  /// Errors: unsupported, with the path of a file that has no name below that folder, out_of_memory.
-  [[nodiscard]] SAFETENSORS_API Result<std::string> headers() const noexcept;
-
-  /// Opens a checkpoint from bytes that headers() returned, mostly in another process. This call opens no file of the
-  /// checkpoint. The first read of a tensor opens its file. File::access() opens the file, too, if
-  /// `options.open.access` is `automatic`, because the file system decides it.
-  ///
-  /// `path` gives the files in this process. It may differ from the path that the exporting process used, for example
-  /// if the file system is mounted at another path:
-  /// - the folder of the checkpoint: the names in the bytes are relative to it. This is the folder of the index, or,
-  ///   without an index, the last folder that the paths of all files have in common;
-  /// - an index, or a pattern of files: it stands for its folder, and is not read;
-  /// - the file, if the checkpoint is one file without an index.
-  ///
-  /// The bytes may come from a source that you do not trust. All rules of the format are checked again, with
-  /// `options.open.parse`, also those for file names. The call needs at most 8 x `headers.size()` + 8 KiB per file + 1
-  /// MiB of memory. The bytes are not needed after the call.
-  ///
-  /// When a file is opened, it must be a regular file, and its size must be the size that its header gives. Otherwise,
-  /// the read returns open_failed, not_regular_file or file_changed. The library does not notice a file of the same
-  /// size with another header: the tensors then have the bytes at the offsets of the old header. Later, each file must
-  /// stay unchanged, as after open().
-  ///
-  /// Errors:
-  /// - invalid_argument: the bytes are damaged, or have a name that is not allowed; a path with a zero byte;
-  /// - unsupported: the bytes have another version;
-  /// - open_failed: `path` does not exist, or is a file of another kind than the list allows;
-  /// - duplicate_name, out_of_memory, cancelled, and all errors of rules 1 to 10, with the path of the file.
-  static SAFETENSORS_API Result<Checkpoint> open_with_headers(PathView path, std::string_view headers,
-                                                              const CheckpointOptions& options = {}) noexcept;
 
   /// Returns the tensors, file after file, sorted by offset within a file. The view is valid as long as any copy of
   /// this Checkpoint exists.

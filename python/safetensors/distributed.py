@@ -16,7 +16,6 @@ try:
     from ._ranks.agreement import RankError
     from ._ranks.load_sharded import load_sharded
     from ._ranks.save_sharded import save_sharded
-    from ._ranks.share import LoadReport
 except ImportError as error:
     try:
         found = f"torch {torch.__version__}"
@@ -28,7 +27,6 @@ except ImportError as error:
     ) from error
 
 __all__ = [
-    "LoadReport",
     "RankError",
     "StorageReader",
     "StorageWriter",

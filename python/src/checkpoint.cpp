@@ -22,30 +22,16 @@
 namespace safetensors::python {
 namespace {
 
-// Returns a copy, because other threads may change a bytearray while the bytes are checked.
-std::string to_headers(nb::handle object) {
-  if (object.is_none()) return {};
-  const Buffer buffer(object);
-  return {reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size()};
-}
-
 // Returns the caller's own array if the result was read into it, otherwise a new array of the framework.
 nb::object finish(Maker& maker, Array array, const nb::object& target) {
   return target.is_valid() ? target : maker.make(array);
-}
-
-std::uint64_t bytes_read(const ReadReport& report) {
-  return report.bytes_buffered + report.bytes_direct + report.bytes_mapped;
 }
 
 // Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
   PyStream(const PyCheckpoint& checkpoint, Requests requests, ReadOptions options, nb::handle progress = nb::none())
-      : watch_(progress),
-        targets_(std::move(requests.targets)),
-        maker_(checkpoint.maker()),
-        bytes_read_(checkpoint.bytes_read()) {
+      : watch_(progress), targets_(std::move(requests.targets)), maker_(checkpoint.maker()) {
     options.progress = watch_.callback();
     Result<Stream> stream = requests.plan.stream(options);
     if (!stream) raise_read_error(stream.error(), "", "");
@@ -69,7 +55,6 @@ class PyStream {
       const std::shared_ptr<Stream> stream = this->stream();  // the last reference if close() runs meanwhile
       if (!stream) return std::optional<StreamItem>();
       Result<std::optional<StreamItem>> next = stream->next();
-      count(*stream);
       raised = watch_.take();
       return next;
     }();
@@ -96,7 +81,6 @@ class PyStream {
     stream->cancel();
     if (within) return;
     const std::lock_guard lock(turn_);
-    count(*stream);
     stream.reset();
   }
 
@@ -106,22 +90,12 @@ class PyStream {
     const std::lock_guard lock(mutex_);
     return stream_;
   }
-  // Adds the bytes since the last call to the counter. If a report fails, the next one also counts its bytes.
-  void count(const Stream& stream) {
-    const Result<ReadReport> report = stream.report();
-    if (!report) return;
-    const std::uint64_t total = bytes_read(*report);
-    *bytes_read_ += total - std::exchange(counted_, total);
-  }
-
   const std::uint64_t process_ = os::process_id();
   Watch watch_;  // used by the thread that holds turn_
   std::vector<nb::object> targets_;
   std::shared_ptr<Maker> maker_;
-  const BytesRead bytes_read_;
-  std::uint64_t counted_ = 0;  // of bytes_read_; guarded by turn_
-  std::mutex turn_;            // held by the thread in next(); never locked with the GIL held
-  std::mutex mutex_;           // guards the members below; never held while waiting for the GIL
+  std::mutex turn_;   // held by the thread in next(); never locked with the GIL held
+  std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Stream> stream_;
 };
 
@@ -213,15 +187,6 @@ nb::dict tolerated(const PyCheckpoint& self) {
   return to_dict(sum);
 }
 
-nb::object headers(const PyCheckpoint& self) {
-  const Result<std::string> bytes = [&] {
-    const WithoutGil released;
-    return self.get().headers();
-  }();
-  if (!bytes) raise_read_error(bytes.error(), "", "");
-  return own(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
-}
-
 // Returns whole tensors and contiguous slices as views of private maps of their files, one map per file. `requests` is
 // a sequence of (name, index). Slices that are not contiguous are left out.
 nb::object views(const PyCheckpoint& self, nb::handle requests) {
@@ -275,7 +240,6 @@ nb::list load_tensors(const PyCheckpoint& self, nb::handle requests, nb::handle 
   };
   const Result<ReadReport> report = make_results(made.plan, options, progress, *self.maker(), made.targets, add);
   if (!report) raise_read_error(report.error(), "", "");
-  *self.bytes_read() += bytes_read(*report);
   return result;
 }
 
@@ -294,21 +258,18 @@ nb::dict load_all(const PyCheckpoint& self, nb::handle threads, nb::handle memor
   const auto add = [&](std::size_t i, nb::handle object) { result[to_str(infos[i]->name)] = object; };
   const Result<ReadReport> report = make_results(plan, options, progress, *self.maker(), {}, add);
   if (!report) raise_read_error(report.error(), "", "");
-  *self.bytes_read() += bytes_read(*report);
   return result;
 }
 
 }  // namespace
 
 PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend,
-                           nb::handle headers, nb::handle accept)
+                           nb::handle accept)
     : framework_(parse_framework(from_str(framework, "framework"))),
       device_(parse_device(device)),
       backend_(parse_backend(from_str(backend, "backend"))) {
   check_device(framework_, device_);
   const std::vector<std::string> list = to_paths(paths);
-  if (!headers.is_none() && list.size() != 1) raise("with headers, paths must be one path");
-  const std::string bytes = to_headers(headers);
   const Access access = backend_ == Backend::mmap    ? Access::map
                         : backend_ == Backend::pread ? Access::read
                                                      : Access::automatic;
@@ -316,8 +277,7 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
   Result<Checkpoint> opened = open_watched([&](ParseOptions parse) {
     parse.accept = accepted;
     const CheckpointOptions options{.open = {.access = access, .parse = std::move(parse)}};
-    if (headers.is_none()) return Checkpoint::open(list, options);
-    return Checkpoint::open_with_headers(list[0], bytes, options);
+    return Checkpoint::open(list, options);
   });
   if (!opened) raise_read_error(opened.error(), "", "");
   checkpoint_.emplace(*std::move(opened));
@@ -360,17 +320,12 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
           "The object metadata of the index as JSON, or an empty text.")
       .def("unindexed_tensors", &unindexed_tensors)
       .def("stray_files", &stray_files)
-      .def("headers", &headers, "The headers of all files as bytes, to open the checkpoint with in another process.")
       .def("tolerated", &tolerated, "The faults that `accept` allowed, of all files together. See safe_open.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(
           "get_tensor_meta",
           [](const PyCheckpoint& self, nb::object name) { return make_tensor_meta(find_tensor(self.get(), name)); },
           nb::arg("name").none())
-      .def(
-          "bytes_read", [](const PyCheckpoint& self) { return self.bytes_read()->load(); },
-          "The bytes that load(), load_all() and stream() have read, with gaps, and those copied from maps. A stream\n"
-          "counts when an item is taken, and at its end.")
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none(),
            "(dtype, shape, number of bytes) of a tensor, or of the slice of it that `index` gives.")
       .def("__len__", [](const PyCheckpoint& self) { return self.get().size(); })
@@ -428,10 +383,10 @@ void define_checkpoint(nb::module_& module) {
   type.def(
       "__init__",
       [](nb::pointer_and_handle<PyCheckpoint> self, nb::object paths, nb::object framework, nb::object device,
-         nb::object backend, nb::object headers,
-         nb::object accept) { initialize(self, PyCheckpoint(paths, framework, device, backend, headers, accept)); },
+         nb::object backend,
+         nb::object accept) { initialize(self, PyCheckpoint(paths, framework, device, backend, accept)); },
       nb::arg("paths").none(), nb::arg("framework").none(), nb::arg("device").none(), nb::arg("backend").none(),
-      nb::arg("headers").none() = nb::none(), nb::arg("accept").none() = nb::none());
+      nb::arg("accept").none() = nb::none());
   define_looking(type);
   define_reading(type);
 }

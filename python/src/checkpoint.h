@@ -1,8 +1,6 @@
 // The class safetensors._native._Checkpoint: one or many files opened as one set of tensors.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,16 +11,11 @@
 
 namespace safetensors::python {
 
-// The bytes that plans have read, by their reports. A stream may outlive its checkpoint, so they share the counter.
-using BytesRead = std::shared_ptr<std::atomic<std::uint64_t>>;
-
 // Any number of threads that hold the GIL may call const functions at once.
 class PyCheckpoint {
  public:
-  // paths: one path, or an iterable of paths. headers: None, or the bytes of another checkpoint's headers(); then paths
-  // is one path. accept: as for parse_accept. Raises SafetensorError, OSError.
-  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend, nb::handle headers,
-               nb::handle accept);
+  // paths: one path, or an iterable of paths. accept: as for parse_accept. Raises SafetensorError, OSError.
+  PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle device, nb::handle backend, nb::handle accept);
 
   [[nodiscard]] const Checkpoint& get() const noexcept { return *checkpoint_; }
   [[nodiscard]] Framework framework() const noexcept { return framework_; }
@@ -31,7 +24,6 @@ class PyCheckpoint {
   // The file of the tensor.
   [[nodiscard]] const std::shared_ptr<Opened>& opened(const Tensor& tensor) const;
   [[nodiscard]] std::shared_ptr<Maker> maker() const { return make_probed_maker(framework_, device_); }
-  [[nodiscard]] const BytesRead& bytes_read() const noexcept { return bytes_read_; }
 
  private:
   Framework framework_;
@@ -39,7 +31,6 @@ class PyCheckpoint {
   Backend backend_;
   std::optional<Checkpoint> checkpoint_;
   std::map<const Header*, std::shared_ptr<Opened>> files_;
-  BytesRead bytes_read_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 // Opens a set of files for one call. Without maps, a file that becomes shorter is an error and not a signal. paths: as

@@ -61,33 +61,6 @@ safetensors_status safetensors_checkpoint_open_paths(const char* const* paths, s
   });
 }
 
-safetensors_status safetensors_checkpoint_headers(const safetensors_checkpoint* checkpoint,
-                                                  safetensors_buffer** headers, safetensors_error* error) {
-  clear(headers);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{checkpoint, "checkpoint"}, {headers, "headers"}}); !status) return status;
-    const Result<std::string> bytes = checkpoint->checkpoint.headers();
-    if (!bytes) return bytes.error();
-    *headers = new_buffer(*bytes);
-    return {};
-  });
-}
-
-safetensors_status safetensors_checkpoint_open_with_headers(const char* path, const void* headers, size_t headers_size,
-                                                            const safetensors_checkpoint_options* options,
-                                                            safetensors_checkpoint** checkpoint,
-                                                            safetensors_error* error) {
-  clear(checkpoint);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}, {checkpoint, "checkpoint"}}); !status) return status;
-    auto bytes = text_of(static_cast<const char*>(headers), headers_size, "headers");
-    if (!bytes) return std::move(bytes).error();
-    auto open = checkpoint_options_of(options);
-    if (!open) return std::move(open).error();
-    return hand_out(Checkpoint::open_with_headers(std::string_view(path), *bytes, *open), checkpoint);
-  });
-}
-
 void safetensors_checkpoint_free(safetensors_checkpoint* checkpoint) {
   delete checkpoint;
 }

@@ -10,7 +10,7 @@
 #include "file/did_you_mean.h"
 #include "file/file.h"
 #include "format/checkpoint/shard_index.h"
-#include "os/descriptor_pool.h"
+#include "os/descriptor.h"
 #include "os/directory.h"
 
 namespace safetensors {
@@ -71,19 +71,6 @@ Result<std::vector<std::string>> Checkpoint::find_files(PathView path) noexcept 
     for (std::size_t i = 0; i < paths.size(); ++i) files.push_back(paths.path(paths[i]));
     return files;
   });
-}
-
-Result<Checkpoint> Checkpoint::open_with_headers(PathView path, std::string_view headers,
-                                                 const CheckpointOptions& options) noexcept {
-  return base::guarded([&]() -> Result<Checkpoint> {
-    auto state = file::open_checkpoint_with_headers(std::string(path), headers, options, os::descriptor_limit());
-    if (!state) return std::move(state).error();
-    return Checkpoint(*std::move(state));
-  });
-}
-
-Result<std::string> Checkpoint::headers() const noexcept {
-  return file::export_headers(*state_);
 }
 
 Result<Tensor> Checkpoint::tensor(std::string_view name) const noexcept {

@@ -55,31 +55,9 @@ struct CheckpointState {
 
 namespace safetensors::file {
 
-// A file of a checkpoint that is being opened.
-struct OpenedFile {
-  File file;
-  std::vector<const TensorInfo*> tensors;  // the visible ones, by offset
-};
-
-// Makes all tensors of the file visible. Throws std::bad_alloc.
-void select_all(OpenedFile& opened);
-// Puts the files and their visible tensors into the state. Errors: duplicate_name, out_of_memory, cancelled. Throws
-// std::bad_alloc.
-Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, detail::CheckpointState& state,
-                  base::Cancellation& cancellation);
-// Returns the absolute path of a folder, or the path itself if there is no working directory.
-[[nodiscard]] std::string absolute_folder(const std::string& folder);
-
 // descriptors: maximum number of descriptors that the files keep open. Errors: as Checkpoint::open.
 [[nodiscard]] Result<std::shared_ptr<const detail::CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                                      const CheckpointOptions& options,
                                                                                      std::size_t descriptors) noexcept;
-
-// descriptors: as above. Errors: as Checkpoint::open_with_headers.
-[[nodiscard]] Result<std::shared_ptr<const detail::CheckpointState>> open_checkpoint_with_headers(
-    const std::string& path, std::string_view headers, const CheckpointOptions& options,
-    std::size_t descriptors) noexcept;
-// Errors: as Checkpoint::headers.
-[[nodiscard]] Result<std::string> export_headers(const detail::CheckpointState& state) noexcept;
 
 }  // namespace safetensors::file

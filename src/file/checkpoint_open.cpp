@@ -15,7 +15,7 @@
 #include "base/printable.h"
 #include "file/checkpoint_paths.h"
 #include "file/file.h"
-#include "os/descriptor_pool.h"
+#include "os/descriptor.h"
 #include "os/parallel.h"
 #include "os/path.h"
 
@@ -38,13 +38,26 @@ Error explained(const CheckpointPaths::Part& part, Error error) {
   return error;
 }
 
+// A file of a checkpoint that is being opened.
+struct OpenedFile {
+  File file;
+  std::vector<const TensorInfo*> tensors;  // the visible ones, by offset
+};
+
+void select_all(OpenedFile& opened) {
+  opened.tensors.reserve(opened.file.header().size());
+  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
+}
+
 class OpenFiles final : public os::Tasks {
  public:
   OpenFiles(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
             base::Cancellation& cancellation)
-      : paths_(paths), options_(options), cancellation_(cancellation), opened_(paths.size()) {
-    if (paths.size() > 1) pool_ = std::make_shared<os::DescriptorPool>(paths.size(), descriptors);
-  }
+      : paths_(paths),
+        options_(options),
+        cancellation_(cancellation),
+        between_(paths.size() <= descriptors ? os::Between::stays_open : os::Between::is_closed),
+        opened_(paths.size()) {}
 
   // Opens the files in the calling thread, and stops after one that takes kQuickOpen or longer. The first file does not
   // count: in a new process it also waits for pages of the program.
@@ -61,16 +74,17 @@ class OpenFiles final : public os::Tasks {
   // Opens one of the rest.
   [[nodiscard]] Status run(std::size_t index) noexcept override { return open(rest_ + index); }
 
-  // Call this after all tasks have run. Errors: those of join_files(). Throws std::bad_alloc.
-  Status join(CheckpointState& state) { return join_files(opened_, state, cancellation_); }
+  // Puts the files and their visible tensors into the state, after all tasks have run. Errors: duplicate_name,
+  // out_of_memory, cancelled. Throws std::bad_alloc.
+  Status join(CheckpointState& state);
 
  private:
   [[nodiscard]] Status open(std::size_t index) noexcept {
     return base::guarded([&]() -> Status {
       // With several files, one thread reads the header of each.
-      const unsigned threads = pool_ ? 1 : options_.threads;
+      const unsigned threads = paths_.size() > 1 ? 1 : options_.threads;
       const CheckpointPaths::Part& part = paths_[index];
-      Result<File> file = open_file(paths_.path(part), options_.open, {pool_, index}, threads, cancellation_);
+      Result<File> file = open_file(paths_.path(part), options_.open, between_, threads, cancellation_);
       if (!file) return explained(part, std::move(file).error());
       opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
       if (part.index != nullptr) return select(part, *opened_[index]);
@@ -84,7 +98,7 @@ class OpenFiles final : public os::Tasks {
   const CheckpointPaths& paths_;
   const CheckpointOptions& options_;
   base::Cancellation& cancellation_;
-  std::shared_ptr<os::DescriptorPool> pool_;
+  const os::Between between_;
   std::vector<std::unique_ptr<OpenedFile>> opened_;
   std::size_t rest_ = 0;  // the index of the first file that open_quick_ones() left
 };
@@ -112,40 +126,24 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   return {};
 }
 
-Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
-                  unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
-  OpenFiles files(paths, options, descriptors, cancellation);
-  if (Status status = files.open_quick_ones(); !status) return status;
-  if (Status status = os::run_parallel(files, files.rest(), threads, &cancellation); !status) return status;
-  return files.join(state);
-}
-
-}  // namespace
-
-void select_all(OpenedFile& opened) {
-  opened.tensors.reserve(opened.file.header().size());
-  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
-}
-
-Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, CheckpointState& state,
-                  base::Cancellation& cancellation) {
+Status OpenFiles::join(CheckpointState& state) {
   std::size_t count = 0;
-  for (const auto& file : opened) count += file->tensors.size();
+  for (const auto& file : opened_) count += file->tensors.size();
   if (count > kMaxTensors) return base::out_of_memory();
-  state.files.reserve(opened.size());
+  state.files.reserve(opened_.size());
   state.entries.reserve(count);
-  for (auto& file : opened) {
+  for (auto& file : opened_) {
     for (const TensorInfo* tensor : file->tensors) {
       state.names.push(state.allocator, base::hash(tensor->name, state.hash_key), count);
       state.entries.push_back({tensor, static_cast<std::uint32_t>(state.files.size())});
     }
     state.files.push_back(std::move(file->file));
     file.reset();
-    if (cancellation.requested()) return base::opening_cancelled();
+    if (cancellation_.requested()) return base::opening_cancelled();
   }
   const auto name_at = [&](std::size_t i) { return state.entries[i].info->name; };
-  const std::uint32_t twice = state.names.build(state.allocator, name_at, &cancellation);
-  if (cancellation.stopped()) return base::opening_cancelled();
+  const std::uint32_t twice = state.names.build(state.allocator, name_at, &cancellation_);
+  if (cancellation_.stopped()) return base::opening_cancelled();
   if (twice == format::NameIndex::kNone) return {};
   std::size_t first = 0;
   while (name_at(first) != name_at(twice)) ++first;
@@ -154,12 +152,19 @@ Status join_files(std::vector<std::unique_ptr<OpenedFile>>& opened, CheckpointSt
                                                     " is in two files: " + path(first) + " and " + path(twice));
 }
 
+Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options, std::size_t descriptors,
+                  unsigned threads, base::Cancellation& cancellation, CheckpointState& state) {
+  OpenFiles files(paths, options, descriptors, cancellation);
+  if (Status status = files.open_quick_ones(); !status) return status;
+  if (Status status = os::run_parallel(files, files.rest(), threads, &cancellation); !status) return status;
+  return files.join(state);
+}
+
+// Returns the absolute path of a folder, or the path itself if there is no working directory.
 std::string absolute_folder(const std::string& folder) {
   std::string path = os::absolute_path(folder.empty() ? "." : folder);
   return os::is_absolute(path) ? path : folder;
 }
-
-namespace {
 
 using Resolved = std::unique_ptr<const CheckpointPaths>;
 
@@ -186,9 +191,10 @@ Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& pa
   // Every thread needs a descriptor.
   const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
   Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
-  // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread.
-  if (!status && status.error().os_error == EMFILE && threads > 1)
-    status = open_files(parts, options, descriptors, 1, cancellation, *state);
+  // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread, if each
+  // file is closed between two uses.
+  if (!status && status.error().os_error == EMFILE && parts.size() > 1)
+    status = open_files(parts, options, 0, 1, cancellation, *state);
   if (!status) return std::move(status).error();
   return state;
 }

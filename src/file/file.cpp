@@ -67,23 +67,6 @@ Status finish(detail::FileState& state, const ParseOptions& options, unsigned th
   return {};
 }
 
-// Returns whether the bytes before the data, with the length, say the same as a header. Error: out_of_memory.
-Result<bool> says_the_same(const std::string& bytes, const Header& header) {
-  const Tolerated tolerated = header.tolerated();
-  const ParseOptions options{.max_header_bytes = header.header_bytes(),
-                             .allow_leading_whitespace = header.leading_whitespace(),
-                             .accept = {.unknown_dtypes = tolerated.unknown_dtypes != 0,
-                                        .holes = tolerated.holes != 0,
-                                        .unused_bytes = tolerated.unused_bytes != 0}};
-  const Result<std::uint64_t> length =
-      format::header_length(std::as_bytes(std::span(bytes)), header.file_bytes(), options);
-  if (!length || *length != header.header_bytes()) return false;
-  const Result<Header> found = Header::parse(std::string_view(bytes).substr(8), header.data_bytes(), options);
-  if (!found && found.error().code != Errc::out_of_memory) return false;
-  if (!found) return found.error();
-  return format::header_text(*found) == format::header_text(header);
-}
-
 Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind kind) {
   return Array(Dtype::U8, Shape({bytes.size()}), bytes, std::move(owner), kind);
 }
@@ -120,40 +103,14 @@ Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::Reg
 
 }  // namespace
 
-Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot, unsigned threads,
+Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between, unsigned threads,
                        base::Cancellation& cancellation) noexcept {
   return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     state->path = os::generic_path(path);
-    auto file = os::RegularFile::open(state->path, std::move(slot));
+    auto file = os::RegularFile::open(state->path, between);
     if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
       return std::move(status).error();
-    return detail::Access<File>::make(state);
-  });
-}
-
-Result<std::string> read_header(const File& file) noexcept {
-  return base::guarded([&]() -> Result<std::string> {
-    std::string bytes(static_cast<std::size_t>(file.header().data_start()), '\0');
-    if (Status status = os::read_parallel(file.source(), 0, std::as_writable_bytes(std::span(bytes))); !status)
-      return base::with_path(std::move(status).error(), file.path());
-    const Result<bool> same = says_the_same(bytes, file.header());
-    if (!same) return same.error();
-    if (*same) return bytes;
-    return base::make_error(Errc::file_changed, "the header was changed after the file was opened", file.path());
-  });
-}
-
-Result<File> open_file_later(const std::string& path, Header header, Access access, os::PoolSlot slot) noexcept {
-  return base::guarded([&]() -> Result<File> {
-    auto file = os::RegularFile::open_later(path, header.file_bytes(), std::move(slot));
-    if (!file) return std::move(file).error();
-    const auto state = std::make_shared<detail::FileState>();
-    state->path = path;
-    state->posix = *std::move(file);
-    state->source = state->posix;
-    state->requested_access = access;
-    state->header = std::move(header);
     return detail::Access<File>::make(state);
   });
 }

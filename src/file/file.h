@@ -97,20 +97,9 @@ namespace safetensors::file {
 // The offset of a contiguous slice in the tensor, in bytes.
 [[nodiscard]] std::uint64_t first_byte(const ResolvedSlice& slice) noexcept;
 
-// If the slot has a pool, the descriptor of the file is in the slot. threads: number of threads that read a long
-// header; 0 lets the library choose. Ignores options.parse.cancelled. Errors: as File::open.
-[[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::PoolSlot slot,
+// between: see os::RegularFile::open(). threads: number of threads that read a long header; 0 lets the library choose.
+// Ignores options.parse.cancelled. Errors: as File::open.
+[[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between,
                                      unsigned threads, base::Cancellation& cancellation) noexcept;
-
-// Reads the bytes before the data again, from the open file, and returns them. They are those of file.header(): names,
-// dtypes, shapes, offsets and metadata are compared. So a digest of these bytes is one of the header in use. Errors:
-// file_changed, those of a read, out_of_memory.
-[[nodiscard]] Result<std::string> read_header(const File& file) noexcept;
-
-// Makes a File from a header that is known, and opens nothing. The first read opens the file: see
-// os::RegularFile::open_later(). slot must have a pool. Errors: invalid_argument (a path with a zero byte),
-// out_of_memory.
-[[nodiscard]] Result<File> open_file_later(const std::string& path, Header header, Access access,
-                                           os::PoolSlot slot) noexcept;
 
 }  // namespace safetensors::file

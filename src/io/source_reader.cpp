@@ -81,35 +81,23 @@ class SourceReader::CountingSource final : public Source {
 
 // Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
 // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
-class SourceReader::OpenAgain final : public os::Opener {
- public:
-  OpenAgain(const os::RegularFile& file, os::System& system, os::OpenFlags flags) noexcept
-      : file_(file),
-        system_(system),
-        flags_(os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal | flags) {}
-  [[nodiscard]] Result<os::Descriptor> open() const noexcept override {
-    Result<os::Lease> lease = file_.lease();
-    if (!lease) return std::move(lease).error();  // A copy of the error could throw.
-    const os::DescriptorPath path(lease->get());
-    os::Descriptor opened(os::retry([&] { return system_.open_at(os::kWorkingDirectory, path.text, flags_, 0); }));
-    const int error_number = errno;
-    if (opened.valid() && (os::DescriptorPath::kLeadsToSameFile || is_same_file(opened.get()))) return opened;
-    return base::guarded([&]() -> Result<os::Descriptor> {
-      if (opened.valid()) return base::make_error(Errc::file_changed, "file was replaced after it was opened");
-      return os::system_error(Errc::open_failed, error_number, "cannot open");
-    });
-  }
-
- private:
-  [[nodiscard]] bool is_same_file(int descriptor) const noexcept {
-    os::FileStatus status;
-    return os::status_of(descriptor, status) == 0 && status.identity.same_file(file_.identity());
-  }
-
-  const os::RegularFile& file_;
-  os::System& system_;
-  const os::OpenFlags flags_;
-};
+Result<os::Descriptor> SourceReader::open_again(os::OpenFlags flags) const noexcept {
+  Result<os::Lease> lease = file_->lease();
+  if (!lease) return std::move(lease).error();  // A copy of the error could throw.
+  const os::DescriptorPath path(lease->get());
+  flags = flags | os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor opened(os::retry([&] { return system_.open_at(os::kWorkingDirectory, path.text, flags, 0); }));
+  const int error_number = errno;
+  os::FileStatus status;
+  const bool same =
+      os::DescriptorPath::kLeadsToSameFile ||
+      (opened.valid() && os::status_of(opened.get(), status) == 0 && status.identity.same_file(file_->identity()));
+  if (opened.valid() && same) return opened;
+  return base::guarded([&]() -> Result<os::Descriptor> {
+    if (opened.valid()) return base::make_error(Errc::file_changed, "file was replaced after it was opened");
+    return os::system_error(Errc::open_failed, error_number, "cannot open");
+  });
+}
 
 Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
   if (size_ < size) {
@@ -123,19 +111,16 @@ Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
   return std::span<std::byte>(memory_.get(), size);
 }
 
-SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
-                           os::System& system) noexcept
+SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::System& system) noexcept
     : source_(source),
       file_(os::RegularFile::of(source)),
       system_(system),
-      direct_slot_(std::move(direct_slot)),
       caching_(transfer.caching),
       size_(transfer.size),
       chunk_bytes_(caller_chunk(source)),
       in_runs_(transfer.in_runs),
       sparse_(transfer.sparse),
-      descriptors_left_(kMaxDescriptors),
-      work_(transfer.work) {
+      descriptors_left_(kMaxDescriptors) {
   if (file_ == nullptr || transfer.size == 0) return;
   if (remote()) {
     prepare_remote();
@@ -164,10 +149,6 @@ void SourceReader::prepare_fill() noexcept {
   if (size_ < kMinFill) return;
   chunk_bytes_ = kFillChunk;
   reads_ahead_ = in_runs_;
-}
-
-SourceReader::~SourceReader() {
-  if (direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
 }
 
 // Every request to a server has a latency. The first advice doubles the system's read-ahead window, so half as many
@@ -221,13 +202,13 @@ void SourceReader::prepare_direct(int descriptor) noexcept {
   offset_alignment_ = std::max<std::size_t>(alignment.offset, kMinAlignment);
 }
 
-std::optional<os::Lease> SourceReader::open_direct() const noexcept {
-  Result<os::Lease> lease =
-      direct_slot_.pool->acquire(direct_slot_.slot, OpenAgain(*file_, system_, os::OpenFlags::direct));
-  if (lease) return *std::move(lease);
+// Each read opens the file again: that takes some microseconds, and the device more than a hundred.
+std::optional<os::Descriptor> SourceReader::open_direct() const noexcept {
+  Result<os::Descriptor> opened = open_again(os::OpenFlags::direct);
+  if (opened) return *std::move(opened);
   // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
   // it.
-  refused_ = lease.error().os_error == 0 ? EIO : lease.error().os_error;
+  refused_ = opened.error().os_error == 0 ? EIO : opened.error().os_error;
   return std::nullopt;
 }
 
@@ -236,14 +217,10 @@ std::size_t SourceReader::cheap_gap() const noexcept {
   return remote() ? kCheapRemoteGap : kCheapLocalGap;
 }
 
-void SourceReader::finish(std::uint64_t work) const noexcept {
-  if (work_.fetch_sub(work) == work && direct_slot_.pool) direct_slot_.pool->close(direct_slot_.slot);
-}
-
 Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                           ReaderThread& thread) const noexcept {
   if (wants_direct(offset, destination.size())) {
-    if (const std::optional<os::Lease> direct = open_direct())
+    if (const std::optional<os::Descriptor> direct = open_direct())
       return read_direct(direct->get(), offset, destination, counts, thread);
   }
   return read_buffered(offset, destination, counts, thread);
@@ -253,7 +230,7 @@ Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination
 // instead of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread
 // uses the descriptor of all threads.
 std::shared_ptr<const os::RegularFile> SourceReader::reopen() const noexcept {
-  Result<os::Descriptor> opened = OpenAgain(*file_, system_, os::OpenFlags::none).open();
+  Result<os::Descriptor> opened = open_again(os::OpenFlags::none);
   if (!opened) return nullptr;
   if (sparse_) os::advise_cache(opened->get(), 0, 0, os::CacheAdvice::random);
   Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::take(*std::move(opened));

@@ -63,17 +63,14 @@ struct Transfer {
   Caching caching = Caching::keep;
   std::uint64_t begin = 0;  // offset of the range
   std::uint64_t size = 0;   // bytes of the range
-  std::uint64_t work = 0;   // the sum of all later finish() calls, in any unit
   bool in_runs = false;     // each thread reads long runs of consecutive ranges
   bool sparse = false;      // most bytes of the range are in gaps that nobody reads
 };
 
 class SourceReader {
  public:
-  // direct_slot: the slot for the descriptor with O_DIRECT. The source and the system must outlive the reader.
-  SourceReader(const Source& source, const Transfer& transfer, os::PoolSlot direct_slot,
-               os::System& system = os::real_system()) noexcept;
-  ~SourceReader();
+  // The source and the system must outlive the reader.
+  SourceReader(const Source& source, const Transfer& transfer, os::System& system = os::real_system()) noexcept;
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
 
@@ -81,9 +78,6 @@ class SourceReader {
   // Errors: those of the source, file_truncated, out_of_memory.
   [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                             ReaderThread& thread) const noexcept;
-
-  // Reports a part of Transfer::work as done. When all of it is done, the reader closes its descriptor. Thread-safe.
-  void finish(std::uint64_t work) const noexcept;
 
   // From now on, all bytes come through the page cache and stay there, as for Caching::fill. Call it before the first
   // read.
@@ -116,14 +110,16 @@ class SourceReader {
 
  private:
   class CountingSource;
-  class OpenAgain;
   void prepare_remote() noexcept;
   void prepare_fill() noexcept;
   [[nodiscard]] const Source& source_of(ReaderThread& thread) const noexcept;
   [[nodiscard]] std::shared_ptr<const os::RegularFile> reopen() const noexcept;
   void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
   void prepare_direct(int descriptor) noexcept;
-  [[nodiscard]] std::optional<os::Lease> open_direct() const noexcept;
+  // Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
+  // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
+  [[nodiscard]] Result<os::Descriptor> open_again(os::OpenFlags flags) const noexcept;
+  [[nodiscard]] std::optional<os::Descriptor> open_direct() const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
   Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                        ReaderThread& thread) const noexcept;
@@ -137,7 +133,6 @@ class SourceReader {
   const Source& source_;
   const os::RegularFile* const file_;  // the source, or null if it is not a file
   os::System& system_;
-  const os::PoolSlot direct_slot_;
   Caching caching_;
   const std::uint64_t size_;  // bytes of the range
   std::size_t chunk_bytes_;
@@ -151,7 +146,6 @@ class SourceReader {
   std::size_t memory_alignment_ = 4096;        // bytes
   std::size_t offset_alignment_ = 4096;        // bytes
   mutable std::atomic<int> refused_{0};        // error_number
-  mutable std::atomic<std::uint64_t> work_;    // remaining
 };
 
 }  // namespace safetensors::io

@@ -1,6 +1,7 @@
 // Owns a file descriptor and closes it in the destructor. Movable, not copyable.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 namespace safetensors::os {
@@ -28,5 +29,21 @@ class Descriptor {
  private:
   int descriptor_ = -1;
 };
+
+// A descriptor that is open while this object lives. It must not outlive the file that it comes from.
+class Lease {
+ public:
+  // The file keeps the descriptor open.
+  explicit Lease(int descriptor) noexcept : descriptor_(descriptor) {}
+  explicit Lease(Descriptor own) noexcept : own_(std::move(own)), descriptor_(own_.get()) {}
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+
+ private:
+  Descriptor own_;
+  int descriptor_;
+};
+
+// Returns half of the descriptor limit of this process (RLIMIT_NOFILE), at least 1. The other half is for the program.
+[[nodiscard]] std::size_t descriptor_limit() noexcept;
 
 }  // namespace safetensors::os

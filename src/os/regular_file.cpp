@@ -1,9 +1,8 @@
 // Opens regular files, reads them at offsets, and maps them.
 //
-// A read at an offset has no shared file position, so threads can read through one descriptor without a lock. A file in
-// a pool is opened again by its path; the identity taken at the first open detects a file that was replaced or changed
-// meanwhile. The first open may come late (open_later): the thread that opens the file first publishes the identity,
-// and all others compare theirs with it.
+// A read at an offset has no shared file position, so threads can read through one descriptor without a lock. A file
+// that is closed between two uses is opened again by its path; the identity taken at the first open detects a file that
+// was replaced or changed meanwhile.
 #include "os/regular_file.h"
 
 #include <algorithm>
@@ -50,47 +49,28 @@ Error changed_error(const FileIdentity& then, const FileIdentity& now) {
   return base::make_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
 }
 
-class OpenFirst final : public Opener {
- public:
-  explicit OpenFirst(const std::string& path) noexcept : path_(path) {}
-  [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    return base::guarded([&]() -> Result<Descriptor> {
-      // Check before open(): some devices act when they are opened, such as a tape that rewinds.
-      FileStatus status;
-      if (status_of_path(path_.c_str(), Symlinks::follow, status) != 0)
-        return system_error(Errc::open_failed, errno, "cannot open", path_);
-      if (!status.is_regular()) return irregular_error(status.kind, path_);
-      Descriptor descriptor(open_readable(path_.c_str()));
-      if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path_);
-      return descriptor;
-    });
-  }
+Result<Descriptor> open_first(const std::string& path) {
+  // Check before open(): some devices act when they are opened, such as a tape that rewinds.
+  FileStatus status;
+  if (status_of_path(path.c_str(), Symlinks::follow, status) != 0)
+    return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (!status.is_regular()) return irregular_error(status.kind, path);
+  Descriptor descriptor(open_readable(path.c_str()));
+  if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path);
+  return descriptor;
+}
 
- private:
-  const std::string& path_;
-};
-
-class OpenAgain final : public Opener {
- public:
-  OpenAgain(const std::string& path, const FileIdentity& identity) noexcept : path_(path), identity_(identity) {}
-  [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    return base::guarded([&]() -> Result<Descriptor> {
-      // Check before open() as above, and again after it, because the file can be replaced in between.
-      FileStatus status;
-      if (status_of_path(path_.c_str(), Symlinks::follow, status) != 0) return refused();
-      if (status.identity != identity_) return changed_error(identity_, status.identity);
-      Descriptor descriptor(open_readable(path_.c_str()));
-      if (!descriptor.valid() || status_of(descriptor.get(), status) != 0) return refused();
-      if (status.identity != identity_) return changed_error(identity_, status.identity);
-      return descriptor;
-    });
-  }
-
- private:
-  static Error refused() { return system_error(Errc::open_failed, errno, "cannot open again"); }
-  const std::string& path_;
-  const FileIdentity& identity_;
-};
+Result<Descriptor> open_again(const std::string& path, const FileIdentity& identity) {
+  const auto refused = [] { return system_error(Errc::open_failed, errno, "cannot open again"); };
+  // Check before open() as above, and again after it, because the file can be replaced in between.
+  FileStatus status;
+  if (status_of_path(path.c_str(), Symlinks::follow, status) != 0) return refused();
+  if (status.identity != identity) return changed_error(identity, status.identity);
+  Descriptor descriptor(open_readable(path.c_str()));
+  if (!descriptor.valid() || status_of(descriptor.get(), status) != 0) return refused();
+  if (status.identity != identity) return changed_error(identity, status.identity);
+  return descriptor;
+}
 
 struct Unmap {
   void* address;
@@ -100,114 +80,34 @@ struct Unmap {
 
 }  // namespace
 
-// Opens the file for the first time, or again if another thread was faster.
-class RegularFile::OpenLater final : public Opener {
- public:
-  explicit OpenLater(const RegularFile& file) noexcept : file_(file) {}
-  [[nodiscard]] Result<Descriptor> open() const noexcept override {
-    const Facts* known = file_.facts_.load(std::memory_order_acquire);
-    if (known != nullptr) return OpenAgain(file_.path_, known->identity).open();
-    Result<Descriptor> descriptor = OpenFirst(file_.path_).open();
-    if (!descriptor) return without_path(std::move(descriptor).error());
-    return base::guarded([&]() -> Result<Descriptor> {
-      if (Status status = publish(descriptor->get()); !status) return std::move(status).error();
-      return std::move(descriptor);
-    });
-  }
-
- private:
-  // The caller of lease() knows the path in the form that the user gave.
-  static Error without_path(Error error) noexcept {
-    error.path.clear();
-    return error;
-  }
-
-  Status publish(int descriptor) const {
-    const Result<Facts> found = inspect(descriptor, {});
-    if (!found) return found.error();
-    if (found->identity.size != file_.size_)
-      return base::make_error(Errc::file_changed, "file has another size than its header says: it has " +
-                                                      std::to_string(found->identity.size) + " bytes, expected " +
-                                                      std::to_string(file_.size_));
-    auto mine = std::make_unique<const Facts>(*found);
-    const Facts* published = nullptr;
-    if (file_.facts_.compare_exchange_strong(published, mine.get(), std::memory_order_acq_rel))
-      published = mine.release();
-    else if (published->identity != found->identity)
-      return changed_error(published->identity, found->identity);
-    file_.slot_.pool->identify(file_.slot_.slot, published->identity);
-    return {};
-  }
-
-  const RegularFile& file_;
-};
-
-RegularFile::~RegularFile() {
-  if (slot_.pool) slot_.pool->close(slot_.slot);
-  delete facts_.load(std::memory_order_relaxed);
-}
-
-Result<RegularFile::Facts> RegularFile::inspect(int descriptor, std::string_view path) {
+Result<std::shared_ptr<RegularFile>> RegularFile::of_descriptor(Descriptor descriptor, std::string_view path) {
   FileStatus status;
-  if (status_of(descriptor, status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (status_of(descriptor.get(), status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
   if (!status.is_regular()) return irregular_error(status.kind, path);
-  const Facts facts{status.identity, file_system_of(descriptor)};
-  if (facts.file_system == FileSystem::kernel)
+  std::shared_ptr<RegularFile> file(new RegularFile);
+  file->identity_ = status.identity;
+  file->file_system_ = file_system_of(descriptor.get());
+  if (file->file_system_ == FileSystem::kernel)
     return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
                             path);
-  return facts;
+  file->descriptor_ = std::move(descriptor);
+  return file;
 }
 
-// Sets the facts of a new file, which no other thread knows yet.
-Status RegularFile::learn(int descriptor, std::string_view path) {
-  const Result<Facts> facts = inspect(descriptor, path);
-  if (!facts) return facts.error();
-  size_ = facts->identity.size;
-  facts_.store(new Facts(*facts), std::memory_order_release);
-  return {};
-}
-
-const RegularFile::Facts& RegularFile::facts() const noexcept {
-  static constexpr Facts kUnknown;
-  const Facts* facts = facts_.load(std::memory_order_acquire);
-  if (facts == nullptr && lease()) facts = facts_.load(std::memory_order_acquire);
-  return facts == nullptr ? kUnknown : *facts;
-}
-
-Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view path, PoolSlot slot) noexcept {
+Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view path, Between between) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
     if (path.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
     const std::string terminated(path);
-    const OpenFirst opener(terminated);
-    const std::shared_ptr<RegularFile> file(new RegularFile);
-    if (slot.pool) {
-      file->path_ = absolute_path(terminated);
-      file->slot_ = std::move(slot);
-      const Result<Lease> lease = file->slot_.pool->acquire(file->slot_.slot, opener);
-      if (!lease) return lease.error();
-      if (Status status = file->learn(lease->get(), path); !status) return std::move(status).error();
-      file->slot_.pool->identify(file->slot_.slot, file->identity());
-      return std::shared_ptr<const RegularFile>(file);
-    }
-    Result<Descriptor> descriptor = opener.open();
+    Result<Descriptor> descriptor = open_first(terminated);
     if (!descriptor) return std::move(descriptor).error();
-    file->descriptor_ = *std::move(descriptor);
-    if (Status status = file->learn(file->descriptor_.get(), path); !status) return std::move(status).error();
-    return std::shared_ptr<const RegularFile>(file);
-  });
-}
-
-Result<std::shared_ptr<const RegularFile>> RegularFile::open_later(std::string_view path, std::uint64_t size,
-                                                                   PoolSlot slot) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
-    if (path.find('\0') != std::string_view::npos)
-      return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
-    const std::shared_ptr<RegularFile> file(new RegularFile);
-    file->path_ = absolute_path(std::string(path));
-    file->size_ = size;
-    file->slot_ = std::move(slot);
-    return std::shared_ptr<const RegularFile>(file);
+    Result<std::shared_ptr<RegularFile>> file = of_descriptor(*std::move(descriptor), path);
+    if (!file) return std::move(file).error();
+    if (between == Between::is_closed) {
+      (*file)->path_ = absolute_path(terminated);
+      (*file)->descriptor_.reset();
+    }
+    return std::shared_ptr<const RegularFile>(*std::move(file));
   });
 }
 
@@ -228,23 +128,25 @@ Result<std::shared_ptr<const RegularFile>> RegularFile::from_fd(int descriptor) 
 
 Result<std::shared_ptr<const RegularFile>> RegularFile::take(Descriptor descriptor) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
-    const std::shared_ptr<RegularFile> file(new RegularFile);
-    file->descriptor_ = std::move(descriptor);
-    if (Status status = file->learn(file->descriptor_.get(), {}); !status) return std::move(status).error();
-    return std::shared_ptr<const RegularFile>(file);
+    Result<std::shared_ptr<RegularFile>> file = of_descriptor(std::move(descriptor), {});
+    if (!file) return std::move(file).error();
+    return std::shared_ptr<const RegularFile>(*std::move(file));
   });
 }
 
 Result<Lease> RegularFile::lease() const noexcept {
-  if (!slot_.pool) return Lease(descriptor_.get());
-  return slot_.pool->acquire(slot_.slot, OpenLater(*this));
+  if (descriptor_.valid()) return Lease(descriptor_.get());
+  return base::guarded([&]() -> Result<Lease> {
+    Result<Descriptor> descriptor = open_again(path_, identity_);
+    if (!descriptor) return std::move(descriptor).error();
+    return Lease(*std::move(descriptor));
+  });
 }
 
 Result<std::size_t> RegularFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
   if (destination.empty() || offset >= kMaxOffset) return std::size_t{0};
   std::size_t length = std::min(destination.size(), kMaxRead);
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kMaxOffset - offset));
-  // One lease per read, so that the pool can close the descriptor between two reads.
   Result<Lease> descriptor = lease();
   if (!descriptor) return std::move(descriptor).error();
   const std::ptrdiff_t count =

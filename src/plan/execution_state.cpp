@@ -20,8 +20,6 @@
 namespace safetensors::plan {
 namespace {
 
-constexpr std::size_t kMaxDirectFiles = 16;  // maximum open for direct I/O at one time, unless more are being read
-
 io::Caching to_caching(Cache cache) noexcept {
   switch (cache) {
     case Cache::fill:
@@ -122,15 +120,13 @@ std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {
     uses[file_of[i]].result_bytes += item.size;
   }
   std::vector<std::unique_ptr<io::SourceReader>> readers;
-  const auto direct_files = std::make_shared<os::DescriptorPool>(files_.size(), kMaxDirectFiles);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const io::Transfer transfer{.caching = to_caching(options_.cache),
                                 .begin = uses[i].begin,
                                 .size = uses[i].size(),
-                                .work = uses[i].result_bytes,
                                 .in_runs = !streamed_,
                                 .sparse = uses[i].sparse()};
-    readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer, os::PoolSlot{direct_files, i}));
+    readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer));
   }
   choose_cache(readers);
   for (std::size_t i = 0; i < items_.size(); ++i) {

@@ -297,7 +297,6 @@ std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::siz
 // Called when a range of the result is written. Bytes for a device are complete only when the device has copied them.
 void Worker::finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   if (run_.options().on_chunk) run_.options().on_chunk(index, offset, bytes);
-  run_.slot(index).reader->finish(bytes.size());
   if (run_.slot(index).ring == nullptr) run_.add_completed(index, bytes.size());
 }
 

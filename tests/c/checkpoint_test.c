@@ -124,49 +124,6 @@ static void several_paths(void) {
   CHECK(checkpoint == NULL);
 }
 
-/* The second process has the files in another folder. */
-static void headers_for_other_processes(void) {
-  safetensors_checkpoint* checkpoint = open_checkpoint(directory);
-  safetensors_checkpoint_options options = SAFETENSORS_CHECKPOINT_OPTIONS_INIT;
-  safetensors_buffer* headers = NULL;
-  safetensors_tensor* tensor = NULL;
-  const void* bytes = NULL;
-  size_t size = 0;
-  char moved[128];
-  GOOD(safetensors_checkpoint_headers(checkpoint, &headers, &error));
-  safetensors_checkpoint_free(checkpoint);
-  GOOD(safetensors_buffer_bytes(headers, &bytes, &size, &error));
-  snprintf(moved, sizeof moved, "%s.moved", directory);
-  CHECK(rename(directory, moved) == 0);
-  FAILS(safetensors_checkpoint_open_with_headers(directory, bytes, size, NULL, &checkpoint, &error), OPEN_FAILED);
-  CHECK(error.os_error == 2 && checkpoint == NULL);
-  GOOD(safetensors_checkpoint_open_with_headers(moved, bytes, size, NULL, &checkpoint, &error));
-  GOOD(safetensors_checkpoint_tensor(checkpoint, TEXT("c"), &tensor, &error));
-  check_tensor(tensor, "c", 2);
-  GOOD(safetensors_checkpoint_tensor(checkpoint, TEXT("a"), &tensor, &error));
-  CHECK(rename(moved, directory) == 0);
-  unsigned char read[1];
-  FAILS(safetensors_tensor_read_into(tensor, NULL, read, 1, &error), OPEN_FAILED); /* the file was not open */
-  safetensors_tensor_free(tensor);
-  safetensors_checkpoint_free(checkpoint);
-  options.max_header_bytes = 8;
-  FAILS(safetensors_checkpoint_open_with_headers(directory, bytes, size, &options, &checkpoint, &error),
-        HEADER_TOO_LARGE);
-  FAILS(safetensors_checkpoint_open_with_headers(directory, bytes, size - 1, NULL, &checkpoint, &error),
-        INVALID_ARGUMENT);
-  SAYS("invalid headers of a checkpoint: they end too early");
-  FAILS(safetensors_checkpoint_open_with_headers(directory, NULL, 1, NULL, &checkpoint, &error), INVALID_ARGUMENT);
-  SAYS("argument headers is NULL, its length 1");
-  FAILS(safetensors_checkpoint_open_with_headers(NULL, bytes, size, NULL, &checkpoint, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_checkpoint_open_with_headers(directory, bytes, size, NULL, NULL, &error), INVALID_ARGUMENT);
-  safetensors_buffer_free(headers);
-  checkpoint = open_checkpoint(directory);
-  FAILS(safetensors_checkpoint_headers(NULL, &headers, &error), INVALID_ARGUMENT);
-  CHECK(headers == NULL);
-  FAILS(safetensors_checkpoint_headers(checkpoint, NULL, &error), INVALID_ARGUMENT);
-  safetensors_checkpoint_free(checkpoint);
-}
-
 static void opening_errors(void) {
   safetensors_checkpoint_options options = SAFETENSORS_CHECKPOINT_OPTIONS_INIT;
   safetensors_checkpoint* checkpoint = NULL;
@@ -241,7 +198,6 @@ int main(void) {
   write_text(index_path, kIndex);
   indexes_folders_and_files();
   several_paths();
-  headers_for_other_processes();
   opening_errors();
   null_arguments();
   CHECK(unlink(other_path) == 0);

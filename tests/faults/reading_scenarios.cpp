@@ -212,28 +212,6 @@ void index_of_checkpoint(Trial& run) {
   safetensors_checkpoint_free(model);
 }
 
-void headers_of_checkpoint(Trial& run) {
-  safetensors_checkpoint* model = nullptr;
-  PREPARE(run, safetensors_checkpoint_open, run.path(kPart).c_str(), nullptr, &model);
-  safetensors_buffer* headers = nullptr;
-  TRY(run, safetensors_checkpoint_headers, model, run.out(headers));
-  safetensors_checkpoint_free(model);
-  const void* bytes = nullptr;
-  std::size_t size = 0;
-  PREPARE(run, safetensors_buffer_bytes, headers, &bytes, &size);
-  safetensors_checkpoint* other = nullptr;
-  const std::string path = run.path(kPart);
-  TRY(run, safetensors_checkpoint_open_with_headers, path.c_str(), bytes, size, nullptr, run.out(other));
-  safetensors_buffer_free(headers);
-  safetensors_tensor* tensor = nullptr;
-  PREPARE(run, safetensors_checkpoint_tensor, other, "w", 1, &tensor);
-  safetensors_checkpoint_free(other);
-  std::byte read[96];
-  TRY(run, safetensors_tensor_read_into, tensor, nullptr, read, sizeof read);
-  EXPECT_IN(run, as_expected(read, sizeof read));
-  safetensors_tensor_free(tensor);
-}
-
 std::vector<unsigned char> whole_file(Trial& run, const char* name) {
   safetensors_file* file = nullptr;
   PREPARE(run, safetensors_file_open, run.path(name).c_str(), nullptr, &file);
@@ -318,7 +296,6 @@ const std::vector<Scenario> kReadingScenarios = {
     {.name = "ShortFunctions", .body = short_functions},
     {.name = "ShortFunctionsOfCheckpoint", .body = short_functions_of_checkpoint},
     {.name = "IndexOfCheckpoint", .body = index_of_checkpoint},
-    {.name = "HeadersOfCheckpoint", .body = headers_of_checkpoint},
     {.name = "FileFromMemory", .body = from_memory, .asks_system = false},
     {.name = "FileFromSource", .body = from_source, .asks_system = false},
 };

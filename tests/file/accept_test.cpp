@@ -106,22 +106,14 @@ TEST_F(FileAccept, PlansUnknownDtypeAsBytes) {
   EXPECT_EQ(text_of(result.arrays[1]), "cc");
 }
 
-TEST_F(FileAccept, ReadsHeaderAgain) {
-  EXPECT_EQ(file::read_header(open()).value().size(), 8 + kText.size());
-}
-
 TEST_F(FileAccept, PassesOptionsToFilesOfCheckpoint) {
   const CheckpointOptions options{.open = {.parse = {.accept = Accept::all()}}};
   const Checkpoint checkpoint = Checkpoint::open(path_, options).value();
   EXPECT_TRUE(checkpoint.files()[0].header().tolerated().any());
-  const std::string headers = checkpoint.headers().value();
-  const Checkpoint again = Checkpoint::open_with_headers(path_, headers, options).value();
-  EXPECT_EQ(again.files()[0].header().tolerated(), checkpoint.files()[0].header().tolerated());
-  const Tensor tensor = again.tensor("a").value();
-  EXPECT_EQ(again.files()[0].header().dtype_name(tensor.info()), "X8");
+  const Tensor tensor = checkpoint.tensor("a").value();
+  EXPECT_EQ(checkpoint.files()[0].header().dtype_name(tensor.info()), "X8");
   expect_bytes(tensor.read());
   EXPECT_EQ(error_of(Checkpoint::open(path_)).code, Errc::unknown_dtype);
-  EXPECT_EQ(error_of(Checkpoint::open_with_headers(path_, headers)).code, Errc::unknown_dtype);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "format/checkpoint/shard_index.h"
-#include "format/header/packed_headers.h"
 #include "json/reader.h"
 #include "support/allocation_counter.h"
 #include "support/checkpoint_support.h"
@@ -159,35 +158,6 @@ TEST(IndexMemory, IsBoundedIfFilesArePresent) {
   const allocations::Peak peak;
   EXPECT_TRUE(succeeds(Checkpoint::open(path)));
   EXPECT_LE(peak.bytes(), of_files + 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
-}
-
-void expect_bounded_import(const format::PackedHeaders& headers) {
-  const std::string bytes = pack_headers(headers);
-  const allocations::Peak peak;
-  const Result<Checkpoint> opened = Checkpoint::open_with_headers("/", bytes);
-  EXPECT_TRUE(succeeds(opened));
-  EXPECT_LE(peak.bytes(), 8 * bytes.size() + (headers.files.size() << 13) + (1 << 20)) << bytes.size() << " bytes";
-}
-
-TEST(HeadersMemory, IsBoundedForManyFiles) {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < 5000; ++i) names.push_back(numbered("", i) + ".safetensors");
-  format::PackedHeaders headers{true, {}, {}};
-  for (const std::string& name : names) headers.files.push_back({name, "{}", 10, {}});
-  expect_bounded_import(headers);
-}
-
-TEST(HeadersMemory, IsBoundedForManyTensors) {
-  const std::string text = repeat("{", "}", kBytes, [](std::size_t i) {
-    return "\"" + letters(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  });
-  expect_bounded_import({true, {}, {{"a.safetensors", text, 8 + text.size(), {}}}});
-}
-
-TEST(HeadersMemory, IsBoundedForMetadataOfIndex) {
-  const std::string metadata =
-      repeat("{", "}", kBytes, [](std::size_t i) { return "\"" + letters(i) + "\":[0,0,0,0]"; });
-  expect_bounded_import({true, metadata, {}});
 }
 
 }  // namespace

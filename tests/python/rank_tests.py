@@ -1,6 +1,6 @@
 """Makes the tests of a module whose functions run on every rank.
 
-    results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_share)
+    results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_dcp)
 
 Each function of the module with the one parameter `folder` is a case. The processes of a number of ranks start once, at the first test
 that needs them, and run all cases.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed import distributed_c10d
 from torch.distributed.checkpoint import DefaultLoadPlanner
 from torch.distributed.checkpoint.utils import _DistWrapper
 
@@ -55,24 +53,3 @@ def in_an_exchange(folder: Path) -> None:
         assert type(error) is KeyboardInterrupt  # and the process ends
     else:
         assert type(error) is RuntimeError and "onnection" in str(error), repr(error)
-
-
-def while_the_headers_are_sent(folder: Path) -> None:
-    """Between the two messages of the broadcast. The last rank goes on to the next exchange, so all ranks wait for another one."""
-    send, messages = distributed_c10d.broadcast, []
-
-    def send_one(*args: Any, **kwargs: Any) -> Any:
-        # From here on, no exchange succeeds. So the limit decides only how long the test takes.
-        distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), dist.group.WORLD)
-        messages.append(None)
-        return interrupted() if is_last() and len(messages) == 2 else send(*args, **kwargs)
-
-    distributed_c10d.broadcast = send_one
-    error = load(folder)
-    distributed_c10d.broadcast = send
-    assert len(messages) == 2 and type(error) is RuntimeError, repr(error)
-    try:
-        dist.barrier()
-    except RuntimeError:
-        return
-    raise AssertionError("the process group works as before")

@@ -162,7 +162,7 @@ def saves_what_other_ranks_load(folder: Path) -> None:
         if dist.get_rank() < m:
             expected = cut(whole(), meshes_of[m], 100 + m)
             state = zeroed(expected)
-            reader = StorageReader(folder / str(n), process_group=groups[m])
+            reader = StorageReader(folder / str(n))
             dcp.load(state, storage_reader=reader, process_group=groups[m])
             check_equal(state, expected)
     dist.barrier()

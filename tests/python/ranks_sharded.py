@@ -162,20 +162,6 @@ def reads_only_its_own_bytes(folder: Path) -> None:
     assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
 
 
-def reports_the_gaps_of_columns(folder: Path) -> None:
-    """Each rank needs columns of 1 KiB of each row. A read costs more than the gaps between them."""
-    size = dist.get_world_size()
-    save_plain(folder, {"w": torch.arange(4096 * 256 * size, dtype=torch.float32).reshape(4096, 256 * size)})
-    mesh, found = meshes()[0], []
-    made = load_sharded(None, folder, mesh=mesh, placements={"w": Shard(1)}, cache="bypass", share="never")
-    before = bytes_read()
-    load_sharded(made, folder, cache="bypass", share="never", report=found.append)
-    read, (report,) = bytes_read() - before, found
-    assert report.bytes_needed == 4 * MIB, report
-    assert report.bytes_read <= read <= report.bytes_read + 65536, f"{read} bytes were read: {report}"
-    assert size == 1 or report.bytes_read >= 1.9 * report.bytes_needed, report
-
-
 # --- failures ---
 
 
@@ -215,16 +201,15 @@ def refuses_what_cannot_be_loaded(folder: Path) -> None:
 
 def names_the_rank_with_a_bad_argument(folder: Path) -> None:
     save_plain(folder, whole())
-    bad = [("progress", "yes", "progress is str: give a bool or a function"), ("memory_limit", "1 elephant", "memory_limit '1 elephant' is invalid"), ("share", lambda: 0, "is invalid (expected one of: "), ("dtype", "bf16", "are those of the target")]
+    bad = [("progress", "yes", "progress is str: give a bool or a function"), ("memory_limit", "1 elephant", "memory_limit '1 elephant' is invalid"), ("dtype", "bf16", "are those of the target")]
     for rank in {0, last()}:
-        for share in ("group", "never"):
-            for name, value, text in bad:
-                options: Any = {"share": share} | ({name: value} if dist.get_rank() == rank else {})
-                error = raised(lambda options=options: load_sharded(zeroed(whole()), folder, **options))
-                assert text in str(error), error
-                assert dist.get_world_size() == 1 or (isinstance(error, RankError) and list(error.failures) == [rank]), error
+        for name, value, text in bad:
+            options: Any = {name: value} if dist.get_rank() == rank else {}
+            error = raised(lambda options=options: load_sharded(zeroed(whole()), folder, **options))
+            assert text in str(error), error
+            assert dist.get_world_size() == 1 or (isinstance(error, RankError) and list(error.failures) == [rank]), error
     state = zeroed(whole())
-    load_sharded(state, folder, share="group")  # the group is as good as before
+    load_sharded(state, folder)  # the group is as good as before
     check_equal(state, whole())
 
 

@@ -170,7 +170,7 @@ def test_pickles_of_the_errors_of_ranks_name_their_module(site: Path) -> None:
     pytest.importorskip("torch.distributed")
     code = (
         "import safetensors_cpp.distributed as own, pickle\n"
-        "assert own.RankError.__module__ == own.LoadReport.__module__ == 'safetensors_cpp.distributed'\n"
+        "assert own.RankError.__module__ == 'safetensors_cpp.distributed'\n"
         "assert pickle.loads(pickle.dumps(own.RankError)) is own.RankError"
     )
     run(site, code)

@@ -7,7 +7,6 @@ hold, and reads the boxes into the tensors that the planner names.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,10 +25,8 @@ from .._base.options import Progress, reporter, to_size
 from .._base.paths import to_path
 from .._native import SafetensorError
 from .._ranks.agreement import portable
-from .._ranks.pieces import Piece
-from .._ranks.share import LoadReport, load_pieces
-from .._ranks.share_choice import Choice, Share, check_share, choose
-from .._ranks.stored import Part, Path, Stored, StoredTensor, open_shared
+from .._ranks.pieces import Piece, read_pieces
+from .._ranks.stored import Part, Path, Stored, StoredTensor
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Cache
 
@@ -45,17 +42,11 @@ class StorageReader(TorchStorageReader):
     `memory_limit`: maximum number of bytes that this rank reads or converts at a time, in addition
     to its tensors: a number, or a text such as "512MiB".
     `cache`, `progress`: as in `safetensors.load`, for the bytes of this rank.
-    `share`: whether one rank reads bytes that several ranks need, and sends them to the others
-    through the process group. "group": each byte is read once per group. "node": once per machine.
-    "never": each rank reads all bytes that it needs. "auto": "group" on network and user-space file
-    systems, "never" on others. Rank 0's `share` and file system decide for all ranks.
-    `process_group`, `no_dist`: the values that you give to `load`. With others the ranks hang.
 
-    Rank 0 of the group reads the headers and sends them to the others. `path` may differ per rank.
-    Each rank reads only the bytes of its own tensors, by one read plan for all tensors, straight into
-    the memory of tensors on the CPU. With `share`, a rank also reads bytes for others. Floats are
-    cast to the dtype of the tensor. Give each rank a reader of its own. A reader can load again.
-    Use it from one thread at a time.
+    Each rank opens the checkpoint and reads its headers. `path` may differ per rank, if it leads to the
+    same files. Each rank reads only the bytes of its own tensors, by one read plan for all tensors,
+    straight into the memory of tensors on the CPU. Floats are cast to the dtype of the tensor. Give
+    each rank a reader of its own. A reader can load again. Use it from one thread at a time.
 
     The errors of `load` are those of torch: CheckpointException on all ranks, with the error of each
     rank that failed, except in the cases of the table in "Errors of dcp.load" of docs/distributed.md,
@@ -70,11 +61,7 @@ class StorageReader(TorchStorageReader):
         memory_limit: int | str = DEFAULT_BUDGET,
         cache: Cache = "auto",
         progress: bool | Progress | None = False,
-        share: Share = "auto",
-        process_group: Any = None,
-        no_dist: bool = False,
     ) -> None:
-        check_share(share)
         to_path(path, "path")
         self._path = path
         self._options: dict[str, Any] = {
@@ -83,17 +70,7 @@ class StorageReader(TorchStorageReader):
             "cache": cache,
         }
         self._progress = progress
-        self._group = process_group
-        self._no_dist = no_dist
-        self._share: Share = share
-        self._choice = Choice("never", "nothing was loaded")
-        self._report: LoadReport | None = None
         self._stored: Stored | None = None
-
-    @property
-    def report(self) -> LoadReport | None:
-        """The report on the last `load`. None before the first `load` and after an error."""
-        return self._report
 
     @property
     def checkpoint_id(self) -> Path:
@@ -117,17 +94,16 @@ class StorageReader(TorchStorageReader):
     def read_metadata(self) -> Metadata:
         """Open the checkpoint, and return its tensors and their chunks.
 
-        torch calls it on all ranks. Raises SafetensorError and OSError, and RankError on all ranks if
-        rank 0 of the group fails.
+        torch calls it on all ranks. Raises SafetensorError and OSError.
         """
         self._close()
-        self._report = None
-        if self._no_dist:
+        try:
             self._stored = Stored.open(self._path)
-            self._choice = choose(self._share, None, 1)
-        else:
-            opened, self._choice = open_shared(self._group, self._path, self._share)
-            self._stored = opened()
+        except BaseException as error:
+            sent = portable(error)
+            if sent is error:
+                raise
+            raise sent from error
         described = {tensor.name: _described(tensor) for tensor in self._stored}
         return Metadata(state_dict_metadata=described, storage_meta=StorageMeta())  # type: ignore[arg-type]
 
@@ -151,25 +127,17 @@ class StorageReader(TorchStorageReader):
 
         Raises SafetensorError, OSError, KeyboardInterrupt, and the errors of the planner.
         """
-        pieces: list[Piece] = []
-        ends: list[Callable[[], None]] = []
-
-        def prepare() -> tuple[list[Piece], Progress | None]:
-            pieces.extend(self._piece(item, planner) for item in plan.items)
-            progress, end_progress = reporter(self._progress)
-            ends.append(end_progress)
-            return pieces, progress
-
-        def commit(index: int) -> None:
-            planner.commit_tensor(plan.items[index], pieces[index].target)
-
-        given = {"choice": self._choice, "group": self._group, **self._options}
         try:
+            pieces = [self._piece(item, planner) for item in plan.items]
+            progress, end_progress = reporter(self._progress)
+
+            def commit(index: int) -> None:
+                planner.commit_tensor(plan.items[index], pieces[index].target)
+
             try:
-                self._report = load_pieces(self._stored, prepare, commit, **given)
+                read_pieces(pieces, commit, progress, **self._options)
             finally:
-                for end_progress in ends:
-                    end_progress()
+                end_progress()
         except BaseException as error:
             sent = portable(error)
             if sent is error:

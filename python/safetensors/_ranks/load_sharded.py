@@ -1,8 +1,7 @@
 """Loads the shards of this rank: into the tensors of a model, or into new DTensors.
 
 Each rank finds the boxes of elements that its placements give it, and reads them by one read plan.
-Ranks communicate only to tell each other about errors, before and after reading, and to share
-reads.
+Ranks communicate only to tell each other about errors, before and after reading.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from .._read.requests import missing
 from .._types import Cache
 from .agreement import agree
 from .boxes import Box, relative
-from .pieces import Piece
+from .pieces import Piece, read_pieces
 from .shards import Shares, shares_of
-from .share import LoadReport, load_pieces
-from .share_choice import Share, check_share
-from .stored import Path, Stored, StoredTensor, open_shared
+from .stored import Path, Stored, StoredTensor
 
 __all__ = ["Placements", "load_sharded"]
 
@@ -47,8 +44,6 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "auto",
     progress: bool | Progress | None = False,
-    share: Share = "auto",
-    report: Callable[[LoadReport], object] | None = None,
 ) -> _IncompatibleKeys: ...
 @overload
 def load_sharded(
@@ -63,8 +58,6 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "auto",
     progress: bool | Progress | None = False,
-    share: Share = "auto",
-    report: Callable[[LoadReport], object] | None = None,
 ) -> dict[str, DTensor]: ...
 
 
@@ -81,8 +74,6 @@ def load_sharded(
     memory_limit: int | str = DEFAULT_BUDGET,
     cache: Cache = "auto",
     progress: bool | Progress | None = False,
-    share: Share = "auto",
-    report: Callable[[LoadReport], object] | None = None,
 ) -> Any:
     """Load the shards of this rank. Each rank reads only the bytes of its own shards.
 
@@ -100,8 +91,7 @@ def load_sharded(
     `path`: a file, an index, a folder that holds one of these, or a folder that
     `HuggingFaceStorageWriter(save_distributed=True)` of torch left.
     `process_group`: the ranks that call the function, None for all. Each of them must call it.
-    `threads`, `memory_limit`, `cache`, `progress`, `share`: as in StorageReader.
-    `report`: a function that receives a LoadReport, which says what the load did on this rank.
+    `threads`, `memory_limit`, `cache`, `progress`: as in StorageReader.
 
     Raises RankError on all ranks if one of them fails. With one rank, raises its error:
     SafetensorError, OSError, MissingTensorError for a pattern without a match, TypeError. If reading
@@ -112,14 +102,10 @@ def load_sharded(
     shown: Progress | None = None
     end_progress: Callable[[], None] = _nothing
     fault: BaseException | None = None
-    # Every rank must reach this call, or the others hang.
-    opened, choice = open_shared(process_group, path, share)
     options: dict[str, Any] = {"threads": threads, "cache": cache}
-    options |= {"choice": choice, "group": process_group}
     try:
-        check_share(share)
         options["memory_limit"] = to_bytes(memory_limit, "memory_limit")
-        stored = opened()
+        stored = Stored.open(path)
         _check_arguments(target, mesh, placements, dtype)
         if target is None:
             made = _new(stored, mesh, placements, dtype)
@@ -130,9 +116,8 @@ def load_sharded(
         fault = error
     try:
         agree(process_group, fault)
-        loaded: LoadReport | None = None
         try:
-            loaded = load_pieces(stored, lambda: (made[0], shown), None, **options)
+            read_pieces(made[0], None, shown, **options)
             end_progress()
         except BaseException as error:
             fault = error
@@ -142,8 +127,6 @@ def load_sharded(
             stored.close()
         with suppress(Exception):
             end_progress()  # again, if the load failed
-    if report is not None and loaded is not None:
-        report(loaded)
     return made[1]
 
 

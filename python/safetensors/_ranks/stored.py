@@ -11,27 +11,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from .._arrays.dtypes import FRAMEWORK_NAMES
 from .._base.paths import to_path
 from .._native import SafetensorError
 from .._read.checkpoint import Checkpoint
-from .agreement import from_first, is_alone
 from .boxes import Box, check_cover
-from .share_choice import Choice, Share, check_share, choose
 
-__all__ = ["Part", "Path", "Stored", "StoredTensor", "open_shared"]
+__all__ = ["Part", "Path", "Stored", "StoredTensor"]
 
 Path = str | PathLike[str]
-# Per Checkpoint: the name of its file in the folder, or None for the path itself, and its headers.
-_Headers = list[tuple[str | None, bytes]]
 
 # Names of files and keys that torch.distributed.checkpoint writes.
 _OF_ONE_RANK = re.compile(r"shard-\d+-model-\d+-of-\d+\.safetensors")
@@ -91,29 +86,6 @@ class Stored:
         text = to_path(path, "path")
         return cls([Checkpoint(file, "pt") for file in _files_of_ranks(text) or [text]])
 
-    @classmethod
-    def from_headers(cls, path: Path, headers: _Headers) -> Stored:
-        """Open no file. `headers` are those of another process. The first read opens a file."""
-        folder = to_path(path, "path")
-        return cls(
-            [
-                Checkpoint(os.path.join(folder, name) if name else folder, "pt", headers=given)
-                for name, given in headers
-            ]
-        )
-
-    def headers(self) -> _Headers:
-        """Return what other processes need to open the same checkpoint."""
-        several = len(self.checkpoints) > 1
-        return [
-            (os.path.basename(one.files[0]) if several else None, one.headers())
-            for one in self.checkpoints
-        ]
-
-    def bytes_read(self) -> int:
-        """Return the bytes of tensors that were read, with the gaps between them."""
-        return sum(checkpoint._native.bytes_read() for checkpoint in self.checkpoints)
-
     def close(self) -> None:
         """Close the files. Idempotent."""
         for checkpoint in self.checkpoints:
@@ -154,32 +126,6 @@ class Stored:
             raise SafetensorError(
                 f"tensor {tensor.name!r} is not complete: {fault} (is a file of a rank missing?)"
             )
-
-
-def open_shared(
-    group: Any, path: Path, share: Share = "never"
-) -> tuple[Callable[[], Stored], Choice]:
-    """Read the headers on rank 0 of the group only. All ranks must call it.
-
-    Returns a function that opens the checkpoint on this rank, without reading a file. The errors
-    of that function are those of this rank only. Raises RankError on all ranks if rank 0 fails.
-    `path` may differ per rank. The second result is rank 0's choice for all ranks, from its `share` and
-    its first file.
-    """
-    if is_alone(group):
-        return lambda: Stored.open(path), choose(share, None, 1)
-    opened: list[Stored] = []
-
-    def read() -> tuple[_Headers, Choice]:
-        check_share(share)
-        stored = Stored.open(path)
-        opened.append(stored)
-        files = [file for one in stored.checkpoints for file in one.files[:1]]
-        choice = choose(share, files[0] if files else None, dist.get_world_size(group))
-        return stored.headers(), choice
-
-    headers, choice = from_first(group, read)
-    return lambda: opened[0] if opened else Stored.from_headers(path, headers), choice
 
 
 def _add_part(tensor: StoredTensor, part: Part) -> None:

@@ -14,7 +14,7 @@ from .. import _native
 from .._base.options import Progress, count_text, reporter, to_bytes
 from .._base.paths import to_paths
 from .._native import PySafeSlice, SafetensorError, TensorMeta
-from .._types import Backend, Buffer, Cache, Fault, Framework, Paths, Tensor
+from .._types import Backend, Cache, Fault, Framework, Paths, Tensor
 from . import cuda
 from .requests import Request, make_requests, select
 from .stream import CheckpointStream
@@ -41,16 +41,9 @@ def _pinned(text: str) -> str:
     return whole if os.path.lexists(whole) else os.path.join(escape(here), text)
 
 
-def _reopen(
-    kind: type[Checkpoint],
-    paths: list[str],
-    options: tuple[Any, ...],
-    headers: bytes | None = None,
-) -> Checkpoint:
+def _reopen(kind: type[Checkpoint], paths: list[str], options: tuple[Any, ...]) -> Checkpoint:
     framework, device, backend, accept = options
-    if headers is None:
-        return kind(paths, framework, device, backend=backend, accept=accept)
-    return kind(paths[0], framework, device, backend=backend, headers=headers, accept=accept)
+    return kind(paths, framework, device, backend=backend, accept=accept)
 
 
 class Checkpoint(Mapping[str, Tensor]):
@@ -62,11 +55,8 @@ class Checkpoint(Mapping[str, Tensor]):
     `backend`: "auto" reads files that are not in the page cache directly from the device if they do
     not fit well into the available memory, else through the page cache. "pread" reads all bytes
     through the page cache. "mmap" gives views of private maps of the files, on every file system.
-    `headers`: the bytes that `headers()` of the same checkpoint returned, mostly in another process.
-    Then the constructor opens no file: the first read of a tensor opens its file. `paths` is the path
-    of the checkpoint in this process: its folder, its index or its only file. The bytes are checked
-    as the headers of files are. `accept`: as in `safe_open`; `load` and `stream` also return a tensor of
-    unknown dtype as an array of its bytes.
+    `accept`: as in `safe_open`; `load` and `stream` also return a tensor of unknown dtype as an array of
+    its bytes.
 
     The constructor reads and checks all headers, but no bytes of tensors. Any number of threads may
     use a checkpoint, also in a forked child. Copies and pickles open the files again. A checkpoint
@@ -140,13 +130,11 @@ class Checkpoint(Mapping[str, Tensor]):
         device: Any = "cpu",
         *,
         backend: Backend = "auto",
-        headers: Buffer | None = None,
         accept: Fault | Iterable[Fault] | None = (),
     ) -> None:
         given = to_paths(paths, "paths")
         faults = (accept,) if isinstance(accept, str) else tuple(accept or ())
-        native = _native._Checkpoint(given, framework, device, backend, headers, faults)
-        self._has_headers = headers is not None
+        native = _native._Checkpoint(given, framework, device, backend, faults)
         self._open: _native._Checkpoint | None = native
         self._options = (framework, native.device(), backend, faults)
         self._paths = [_pinned(path) for path in ([given] if isinstance(given, str) else given)]
@@ -189,9 +177,7 @@ class Checkpoint(Mapping[str, Tensor]):
         return f"[{', '.join(shown + more)}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        native = self._native  # raises after close()
-        if self._has_headers:
-            return _reopen, (type(self), self._paths, self._options, native.headers())
+        self._native  # raises after close()
         return _reopen, (type(self), self._paths, self._options)
 
     def __enter__(self) -> Checkpoint[Tensor]:
@@ -251,15 +237,6 @@ class Checkpoint(Mapping[str, Tensor]):
         Only names that end in ".safetensors" count. Such files are often left from an older model.
         """
         return self._native.stray_files()
-
-    def headers(self) -> bytes:
-        """Return the headers of all files as bytes, to open the checkpoint in other processes.
-
-        One process reads the headers and sends these bytes, for example by a broadcast. The others
-        open `Checkpoint(path, framework, headers=...)` and read no header. Raises SafetensorError if
-        a file has no name below the folder that all files have in common.
-        """
-        return self._native.headers()
 
     def offset_keys(self) -> list[str]:
         """Return the names in the order of the files and of their bytes, as iteration does."""

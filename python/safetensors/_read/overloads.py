@@ -13,7 +13,7 @@ import tensorflow
 import torch
 
 from .._base.options import Progress
-from .._types import Backend, Buffer, Cache, Fault
+from .._types import Backend, Cache, Fault
 
 NumPy = Literal["np", "numpy"]
 Torch = Literal["pt", "torch", "pytorch"]
@@ -34,7 +34,6 @@ class OpenOptions(TypedDict, total=False):
     """The arguments of `Checkpoint` that need a keyword."""
 
     backend: Backend
-    headers: Buffer | None
     accept: Fault | Iterable[Fault] | None
 
 

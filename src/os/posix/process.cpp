@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "os/descriptor_pool.h"
+#include "os/descriptor.h"
 
 namespace safetensors::os {
 

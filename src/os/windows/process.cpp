@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "os/available_memory.h"
-#include "os/descriptor_pool.h"
+#include "os/descriptor.h"
 #include "os/thread_usage.h"
 #include "os/windows/native.h"
 
