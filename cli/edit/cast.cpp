@@ -167,7 +167,7 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
   if (!wrong) wrong = casting.parse(to);
   if (wrong) return console.usage("cast", *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) {
-    const Status status = casting.change(tensors);
+    Status status = casting.change(tensors);
     if (status && !casting.changes(tensors)) {
       console.message("notice: no tensor is cast, so OUT will be a copy of IN");
     }
