@@ -1,4 +1,4 @@
-// Runs a subcommand over several paths, one by one. Shared by ls, info, verify and clean.
+// Runs a subcommand over several paths, one by one. Shared by ls, info and verify.
 #pragma once
 
 #include "console.h"

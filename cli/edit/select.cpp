@@ -44,9 +44,9 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = selection.take();
   if (!wrong && !selects && !selection.chooses())
-    wrong = "which tensors? Give --match GLOB, --dtype LIST, --min-size SIZE or --layers LIST";
+    wrong = "which tensors? Give --match GLOB, --dtype LIST or --layers LIST";
   if (!wrong && selection.empty())
-    wrong = "which tensors? Give --match GLOB, --exclude GLOB, --dtype LIST, --min-size SIZE or --layers LIST";
+    wrong = "which tensors? Give --match GLOB, --exclude GLOB, --dtype LIST or --layers LIST";
   if (wrong) return console.usage(command.name, *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
     const Result<std::vector<bool>> matches = select_tensors(tensors, selection);

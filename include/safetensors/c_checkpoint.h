@@ -111,7 +111,7 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_layout_index(const saf
  *
  * If there is nothing at the path of the folder, the files are written in a temporary folder next to it.
  * safetensors_checkpoint_writer_commit() renames it, so the whole model appears at once. A crash leaves at most the
- * temporary folder, which `safetensors clean` removes.
+ * temporary folder, which the next save to this path removes.
  *
  * In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
  * before it and the new model after it, also after a crash at any moment. New files never replace files of the old

@@ -236,7 +236,6 @@ def _serialize_stream(
     durability: Durability = "full",
     progress: Callable[[int, int], object] | None = None,
 ) -> None: ...
-def _write_bytes(filename: _Path, data: Buffer) -> None: ...
 def _save_file(
     tensor_dict: Mapping[str, TensorSpec],
     filename: _Path,

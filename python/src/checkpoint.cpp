@@ -285,16 +285,6 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
     files_[&file.header()] = std::make_shared<Opened>(file, file.path(), framework_, device_, backend_);
 }
 
-Checkpoint open_without_maps(nb::handle paths, const char* argument, bool allow_leading_whitespace) {
-  const std::vector<std::string> list = to_paths(paths, argument);
-  Result<Checkpoint> opened = open_watched([&](ParseOptions parse) {
-    parse.allow_leading_whitespace = allow_leading_whitespace;
-    return Checkpoint::open(list, {.open = {.access = Access::read, .parse = std::move(parse)}});
-  });
-  if (!opened) raise_read_error(opened.error(), "", "");
-  return *std::move(opened);
-}
-
 const std::shared_ptr<Opened>& PyCheckpoint::opened(const Tensor& tensor) const {
   const File file = tensor.file();
   return files_.at(&file.header());

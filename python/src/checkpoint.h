@@ -33,9 +33,4 @@ class PyCheckpoint {
   std::map<const Header*, std::shared_ptr<Opened>> files_;
 };
 
-// Opens a set of files for one call. Without maps, a file that becomes shorter is an error and not a signal. paths: as
-// for PyCheckpoint. Raises SafetensorError, OSError, TypeError.
-[[nodiscard]] Checkpoint open_without_maps(nb::handle paths, const char* argument,
-                                           bool allow_leading_whitespace = false);
-
 }  // namespace safetensors::python

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "io/atomic_file.h"
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
@@ -117,21 +116,6 @@ void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle me
   if (!status) raise_saving(status.error());
 }
 
-// Writes a file that is not a safetensors file, such as a manifest.
-void write_bytes(nb::handle filename, nb::handle data) {
-  const std::string path = to_path(filename);
-  const Buffer held(data);
-  const Status status = [&]() -> Status {
-    const WithoutGil released;
-    const auto file =
-        io::AtomicFile::create(path, held.bytes().size(), {.links = io::Links::replace, .remove_orphans = true});
-    if (!file) return file.error();
-    if (Status written = (*file)->write_at(0, held.bytes()); !written) return written;
-    return (*file)->commit();
-  }();
-  if (!status) raise_read_error(status.error(), "", path);
-}
-
 nb::object deserialize(nb::handle buffer) {
   const Buffer held(buffer);
   const Result<File> file =
@@ -214,8 +198,6 @@ void define_serialize(nb::module_& module) {
              nb::arg("progress").none() = nb::none(),
              "serialize_file with one tensor in memory at a time. fetch(name) returns (data_ptr, data_len, owner).\n\n"
              "tensor_dict: names to TensorSpec, whose data_ptr and data_len are ignored.");
-  module.def("_write_bytes", &write_bytes, nb::arg("filename").none(), nb::arg("data").none(),
-             "Writes bytes to a file as serialize_file does, with durability \"full\". Raises OSError.");
   module.def("deserialize", &deserialize, nb::arg("bytes").none(),
              "Returns a list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
              "bytes: any object with the buffer protocol. data: a new bytearray. Raises SafetensorError.");

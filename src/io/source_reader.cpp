@@ -202,14 +202,15 @@ void SourceReader::prepare_direct(int descriptor) noexcept {
   offset_alignment_ = std::max<std::size_t>(alignment.offset, kMinAlignment);
 }
 
-// Each read opens the file again: that takes some microseconds, and the device more than a hundred.
-std::optional<os::Descriptor> SourceReader::open_direct() const noexcept {
+int SourceReader::direct_descriptor(ReaderThread& thread) const noexcept {
+  if (thread.direct_reader == this) return thread.direct.get();
   Result<os::Descriptor> opened = open_again(os::OpenFlags::direct);
-  if (opened) return *std::move(opened);
   // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
   // it.
-  refused_ = opened.error().os_error == 0 ? EIO : opened.error().os_error;
-  return std::nullopt;
+  if (!opened) return refused_ = opened.error().os_error == 0 ? EIO : opened.error().os_error, -1;
+  thread.direct_reader = this;
+  thread.direct = *std::move(opened);
+  return thread.direct.get();
 }
 
 std::size_t SourceReader::cheap_gap() const noexcept {
@@ -220,8 +221,8 @@ std::size_t SourceReader::cheap_gap() const noexcept {
 Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                           ReaderThread& thread) const noexcept {
   if (wants_direct(offset, destination.size())) {
-    if (const std::optional<os::Descriptor> direct = open_direct())
-      return read_direct(direct->get(), offset, destination, counts, thread);
+    if (const int direct = direct_descriptor(thread); direct >= 0)
+      return read_direct(direct, offset, destination, counts, thread);
   }
   return read_buffered(offset, destination, counts, thread);
 }

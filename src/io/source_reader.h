@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "os/regular_file.h"
@@ -54,8 +53,10 @@ class SourceReader;
 // The state that one thread keeps between its reads.
 struct ReaderThread {
   BounceBuffer bounce;
-  const SourceReader* reader = nullptr;        // `own` is its file
-  std::shared_ptr<const os::RegularFile> own;  // the file, opened for this thread alone; null: use that of all threads
+  const SourceReader* reader = nullptr;         // `own` is its file
+  std::shared_ptr<const os::RegularFile> own;   // the file, opened for this thread alone; null: use that of all threads
+  const SourceReader* direct_reader = nullptr;  // `direct` is its file
+  os::Descriptor direct;                        // opened with O_DIRECT
 };
 
 // The range of a source that will be read, and the method.
@@ -119,7 +120,9 @@ class SourceReader {
   // Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
   // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
   [[nodiscard]] Result<os::Descriptor> open_again(os::OpenFlags flags) const noexcept;
-  [[nodiscard]] std::optional<os::Descriptor> open_direct() const noexcept;
+  // Returns the descriptor with O_DIRECT of the thread. It opens the file if the thread read another one before. -1:
+  // the system refuses.
+  [[nodiscard]] int direct_descriptor(ReaderThread& thread) const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
   Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                        ReaderThread& thread) const noexcept;

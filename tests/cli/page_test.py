@@ -8,7 +8,6 @@ Without Chromium the test prints the reason and ends with status 77. SAFETENSORS
 
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys

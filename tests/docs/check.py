@@ -13,7 +13,6 @@ import difflib
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile

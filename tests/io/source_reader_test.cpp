@@ -73,6 +73,7 @@ class DirectRead : public testing::Test {
     if (file->file_system() == os::FileSystem::remote) GTEST_SKIP() << "files on a network are not read directly";
   }
   [[nodiscard]] SourceReader make_reader() {
+    thread = ReaderThread();  // a thread knows a reader by its address
     return SourceReader(*file, {.caching = Caching::bypass, .size = kSize}, system);
   }
   // Reads into memory `shift` bytes after a multiple of 4096. The memory around must keep its bytes.
@@ -118,7 +119,7 @@ TEST_F(DirectRead, GivesBytesOfAnyRange) {
   }
   EXPECT_FALSE(system.misaligned);
   EXPECT_EQ(counts.buffered, 0U);
-  EXPECT_EQ(system.opens, 3 * 202);  // one per read
+  EXPECT_EQ(system.opens, 3);
 }
 
 TEST_F(DirectRead, ContinuesPartialReads) {
@@ -310,10 +311,18 @@ int open_descriptors() {
   return count;
 }
 
-TEST_F(DirectRead, KeepsNoDescriptor) {
+TEST_F(DirectRead, KeepsOneDescriptorPerThread) {
   const int before = open_descriptors();
-  const SourceReader reader = make_reader();
-  expect_bytes(reader, 0, 100'000, 0);
+  {
+    const SourceReader reader = make_reader();
+    const SourceReader other(*file, {.caching = Caching::bypass, .size = kSize}, system);
+    for (const SourceReader* each : {&reader, &other, &reader}) {
+      expect_bytes(*each, 0, 100'000, 0);
+      EXPECT_EQ(open_descriptors(), before + 1);
+    }
+    EXPECT_EQ(system.opens, 3);
+  }
+  thread = ReaderThread();
   EXPECT_EQ(open_descriptors(), before);
 }
 

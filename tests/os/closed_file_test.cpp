@@ -1,5 +1,4 @@
 // Files that are closed between two uses: they are opened again by their paths, if nobody changed them.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

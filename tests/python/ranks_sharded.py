@@ -19,9 +19,6 @@ from safetensors._ranks import load_sharded as _load_sharded
 from safetensors.distributed import RankError, load_sharded
 
 
-MIB = 1 << 20
-
-
 def raised(call: Any) -> Exception:
     try:
         call()

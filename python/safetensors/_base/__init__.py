@@ -1,1 +1,1 @@
-"""Options of arguments, paths, and the tables that notebooks show. Knows no tensors."""
+"""Options of arguments, and paths. Knows no tensors."""

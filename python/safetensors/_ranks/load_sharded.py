@@ -22,7 +22,7 @@ from .._read.checkpoint import DEFAULT_BUDGET
 from .._read.requests import missing
 from .._types import Cache
 from .agreement import agree
-from .boxes import Box, relative
+from .boxes import relative
 from .pieces import Piece, read_pieces
 from .shards import Shares, shares_of
 from .stored import Path, Stored, StoredTensor

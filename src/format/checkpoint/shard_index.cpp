@@ -88,7 +88,7 @@ std::string_view generation_text(std::string_view name, std::string_view stem) n
 
 }  // namespace
 
-const char* check_relative_name(std::string_view name) noexcept {
+const char* check_shard_name(std::string_view name) noexcept {
   constexpr std::string_view kSeparators = "/\\";
   if (name.empty()) return "it is empty";
   if (name.find('\0') != name.npos) return "it holds a zero byte";
@@ -100,11 +100,6 @@ const char* check_relative_name(std::string_view name) noexcept {
     if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
     begin = end + 1;
   }
-  return nullptr;
-}
-
-const char* check_shard_name(std::string_view name) noexcept {
-  if (const char* const why = check_relative_name(name)) return why;
   return name.ends_with(kShardExtension) ? nullptr : "it does not end in `.safetensors`";
 }
 

@@ -119,8 +119,6 @@ class ShardIndex {
 // rules of POSIX and Windows both apply on every system. So a good name is good everywhere, stays inside the folder of
 // the index, and is printable.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
-// Does the same without the rule that the name ends in `.safetensors`.
-[[nodiscard]] const char* check_relative_name(std::string_view name) noexcept;
 
 // Checks the beginning of the names of a model's files. Errors: invalid_argument, invalid_utf8.
 [[nodiscard]] Status check_stem(std::string_view stem);
