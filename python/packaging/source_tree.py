@@ -25,7 +25,7 @@ CHANGES = (
     ('description = "Read, check and write safetensors files: a drop-in for', 'description = "Read, check and write safetensors files: `import safetensors_cpp`, or in the place of'),
     ('wheel.packages = ["python/safetensors"]\n', 'wheel.packages = ["python/safetensors_cpp"]\n'),
     ("regex = '(?P<value>\\S+)'\n", "regex = '(?P<base>[0-9.]+)\\+cpp\\.(?P<release>[0-9]+)'\nresult = \"{base}.{release}\"\n"),
-    ('SAFETENSORS_BUILD_PYTHON = "ON"\n', 'SAFETENSORS_BUILD_PYTHON = "ON"\nSAFETENSORS_PYTHON_PACKAGE = "safetensors_cpp"\n'),
+    ('SAFETENSORS_PYTHON_PACKAGE = "safetensors"', 'SAFETENSORS_PYTHON_PACKAGE = "safetensors_cpp"'),
     ('base-url = ""', 'preface = "python/packaging/safetensors_cpp.md"\nbase-url = ""'),
 )  # fmt: skip
 
