@@ -34,6 +34,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=8, help="after which all is done; 8")
     parser.add_argument("--size", type=int, metavar="MIB", help="of the file; 4096, and 64 when pretending")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", nargs="+", choices=[row[0] for row in ROWS], help="only these; all")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--wheels", metavar="DIR", type=Path, help="with wheels of nanobind and of the peers")
     parser.add_argument("--directory", metavar="DIR", help="where the files go (a temporary folder of it)")
@@ -144,10 +145,12 @@ def table(row: timing.Row) -> list[str]:
     return text + ([row.note] if row.note else []) + [""]
 
 
-def race(races: timing.Races, deadline: float, say: Any) -> list[timing.Row]:
+def race(races: timing.Races, wanted: list[str] | None, deadline: float, say: Any) -> list[timing.Row]:
     """Time as many rows as the time limit allows."""
     rows = []
     for name, data, cold, share in ROWS:
+        if wanted and name not in wanted:
+            continue
         ends = timing.reserve(deadline, share)
         if ends - time.monotonic() < 2 * timing.SPARE:
             say(f"{name}: left out: no time")
@@ -189,7 +192,7 @@ def work(arguments: argparse.Namespace, scratch: Path, say: Any) -> dict[str, An
             say(f"{peer} does not take part: {reason}  ")
         say("")
         made["versions"], made["failed"] = races.versions, races.failed
-        made["rows"] = [row.told() for row in race(races, deadline, say)]
+        made["rows"] = [row.told() for row in race(races, arguments.rows, deadline, say)]
     finally:
         races.stop()
     made["seconds"] = time.monotonic() - start

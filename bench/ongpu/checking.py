@@ -156,13 +156,18 @@ class Checks:
         self.compare("stream()", {name: got[name] for name in wanted}, wanted)
 
     def load_file(self) -> None:
+        import torch
+
         import safetensors
         from safetensors.torch import load_file
 
         path = self.folder / "sizes.safetensors"
         wanted = self.load(path, "cpu")
-        got = load_file(path, device=self.device)
-        self.compare("load_file", {name: got[name] for name in wanted}, wanted)
+        before = self.straight
+        for backend in ("mmap", "pread", "auto"):
+            self.compare(f"load_file {backend}", load_file(path, device=self.device, backend=backend), wanted)
+        if self.straight != before + 3 and torch.device(self.device).type == "cuda":
+            self.failed.append("load_file: tensors came over the CPU")
         with safetensors.safe_open(path, "pt", device=self.device) as f:
             got = dict(f.prefetch())
         self.compare("prefetch", {name: got[name] for name in wanted}, wanted)

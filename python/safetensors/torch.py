@@ -32,6 +32,7 @@ from ._arrays.torch_dtypes import _getdtype as _getdtype
 from ._frameworks.make_save import make_save
 from ._models.load_into import load_into
 from ._native import TensorSpec, safe_open
+from ._read.checkpoint import Checkpoint
 from ._types import Backend, Buffer, Durability
 from ._write.save_checkpoint import Fetch
 
@@ -260,11 +261,17 @@ def load_file(
     access and copied on first write. If another program changes the file in place, such tensors may
     change. With "pread" and "auto" several threads read into memory that the tensors own. On
     network and user-space file systems "mmap" is the same as "pread", unless the environment
-    variable SAFETENSORS_BACKEND is "mmap". Tensors stay valid after the file was removed. Raises
-    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
+    variable SAFETENSORS_BACKEND is "mmap". Tensors stay valid after the file was removed. Tensors of
+    a CUDA device are read as `safetensors.load` reads them. Raises SafetensorError for a file that
+    breaks the format, OSError if the file cannot be read.
     """
+    tensors: dict[str, torch.Tensor]
     with safe_open(filename, "pt", device, backend=backend) as f:
-        tensors: dict[str, torch.Tensor] = f.get_tensors()
+        if isinstance(device, int) or str(device).startswith("cuda"):
+            how: Backend = "pread" if backend == "pread" else "auto"
+            tensors = Checkpoint(filename, "pt", device, backend=how).load()
+        else:
+            tensors = f.get_tensors()
         return tensors
 
 
