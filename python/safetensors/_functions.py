@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
 from . import _native
 from ._native import TensorSpec, safe_open
-
-TYPE_CHECKING = False  # typing.TYPE_CHECKING without importing typing, which is slow
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
-    from typing import Any
-
-    from typing_extensions import Buffer
-
-    from ._types import Backend, Durability, Framework
+from ._types import Backend, Buffer, Durability, Framework
 
 __all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "serialize_file"]
 

@@ -6,23 +6,21 @@ JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. This appl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from . import numpy as _numpy
+from . import numpy
 from ._arrays.jax_arrays import _from_numpy
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
-from ._native import TensorSpec
 
-__all__ = [
-    "load",
-    "load_file",
-    "save",
-    "save_file",
-]
+__all__ = ["Array", "jnp", "load", "load_file", "np", "numpy", "save", "save_file"]
+__all__ += exported.__all__
 
 
 def _adopt(array: np.ndarray[Any, Any]) -> jax.Array:
@@ -35,12 +33,12 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
         return tensor
     if isinstance(tensor, jax.Array):
         return np.asarray(tensor)
-    return _numpy._as_array(tensor, name, "jax.Array")
+    return numpy._as_array(tensor, name, "jax.Array")
 
 
 def _jnp2np(jnp_dict: Mapping[str, jax.Array]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy arrays with the same bytes in a new dict."""
-    return _numpy._converted(jnp_dict, "jax.Array", _to_numpy)
+    return numpy._converted(jnp_dict, "jax.Array", _to_numpy)
 
 
 def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]:
@@ -50,7 +48,7 @@ def _np2jnp(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, jax.Array]
 
 def _flatten(tensors: Mapping[str, jax.Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
-    return _numpy._flatten(_jnp2np(tensors), keep_alive_buffer)
+    return numpy._flatten(_jnp2np(tensors), keep_alive_buffer)
 
 
 save, save_file, load, load_file = make_functions(

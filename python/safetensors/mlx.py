@@ -6,31 +6,27 @@ MLX converts 64-bit floats to 32 bits. It has no 8-bit floats: loading them rais
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from . import numpy as _numpy
+from . import numpy
 from ._arrays.mlx_arrays import _from_numpy
 from ._arrays.numpy_dtypes import _getdtype
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
-from ._native import TensorSpec
 
-__all__ = [
-    "load",
-    "load_file",
-    "save",
-    "save_file",
-]
+__all__ = ["load", "load_file", "mx", "np", "numpy", "save", "save_file"]
+__all__ += exported.__all__
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(tensor, np.ndarray):
         return tensor
     if not isinstance(tensor, mx.array):
-        return _numpy._as_array(tensor, name, "mlx.core.array")
+        return numpy._as_array(tensor, name, "mlx.core.array")
     if tensor.dtype == mx.bfloat16:  # NumPy cannot take this dtype from MLX
         bits = np.asarray(tensor.reshape(-1).view(mx.uint16)).reshape(tensor.shape)
         return bits.view(_getdtype("BF16"))
@@ -39,7 +35,7 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
 
 def _mx2np(mx_dict: Mapping[str, mx.array]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy arrays with the same bytes in a new dict."""
-    return _numpy._converted(mx_dict, "mlx.core.array", _to_numpy)
+    return numpy._converted(mx_dict, "mlx.core.array", _to_numpy)
 
 
 def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
@@ -49,7 +45,7 @@ def _np2mx(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, mx.array]:
 
 def _flatten(tensors: Mapping[str, mx.array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
-    return _numpy._flatten(_mx2np(tensors), keep_alive_buffer)
+    return numpy._flatten(_mx2np(tensors), keep_alive_buffer)
 
 
 save, save_file, load, load_file = make_functions(

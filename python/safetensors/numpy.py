@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -18,16 +17,14 @@ from . import _native
 from ._arrays.dtypes import UNPACKED
 from ._arrays.numpy_dtypes import _TYPES as _TYPES
 from ._arrays.numpy_dtypes import _getdtype as _getdtype
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
-from ._native import SafetensorError, TensorSpec, safe_open
+from ._native import SafetensorError
 from ._types import Backend, Buffer, Durability
 
-__all__ = [
-    "load",
-    "load_file",
-    "save",
-    "save_file",
-]
+__all__ = ["load", "load_file", "np", "save", "save_file"]
+__all__ += exported.__all__
 
 Array = np.ndarray[Any, Any]
 

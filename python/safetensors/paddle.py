@@ -7,26 +7,25 @@ float8_e4m3fn and float8_e5m2. Loading a tensor of a dtype that Paddle lacks rai
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import paddle
 
 from . import _native
-from . import numpy as _numpy
+from . import numpy
+from ._arrays.dtypes import FRAMEWORK_NAMES
 from ._arrays.paddle_arrays import _NAMES, _place
 from ._arrays.paddle_arrays import _check_version as _check_version
 from ._arrays.paddle_arrays import _from_numpy as _from_numpy
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
-from ._native import TensorSpec, safe_open
 from ._types import Backend, Buffer, Durability
 
-__all__ = [
-    "load",
-    "load_file",
-    "save",
-    "save_file",
-]
+__all__ = ["load", "load_file", "np", "numpy", "paddle", "save", "save_file"]
+__all__ += exported.__all__
+_TYPES = {dtype: getattr(paddle, name) for dtype, name in FRAMEWORK_NAMES.items() if name in _NAMES}
+_getdtype = _TYPES.__getitem__
 
 
 def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
@@ -45,6 +44,18 @@ def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
     return np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape), _NAMES[dtype]
 
 
+def _np2paddle(
+    numpy_dict: dict[str, np.ndarray[Any, Any]], device: Any = "cpu"
+) -> dict[str, paddle.Tensor]:
+    """Return a new dict of Paddle tensors on a device."""
+    return {name: _from_numpy(array, device) for name, array in numpy_dict.items()}
+
+
+def _paddle2np(paddle_dict: dict[str, paddle.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a new dict of NumPy arrays. bfloat16 becomes uint16, and 8-bit floats become uint8."""
+    return {name: _to_numpy(tensor, name)[0] for name, tensor in paddle_dict.items()}
+
+
 def _flatten(
     tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[Any]
 ) -> dict[str, TensorSpec]:
@@ -55,7 +66,7 @@ def _flatten(
     for name, tensor in tensors.items():
         array, dtype = _to_numpy(tensor, name)
         keep_alive_buffer.append(array)
-        specs[name] = _numpy._spec(array, dtype)
+        specs[name] = numpy._spec(array, dtype)
     return specs
 
 

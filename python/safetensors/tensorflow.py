@@ -6,23 +6,19 @@ TensorFlow has no float8_e8m0fnu: loading it raises SafetensorError.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from . import numpy as _numpy
+from . import numpy
 from ._arrays.tensorflow_arrays import _from_numpy
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
 from ._frameworks.via_numpy import make_functions
-from ._native import TensorSpec
 
-__all__ = [
-    "load",
-    "load_file",
-    "save",
-    "save_file",
-]
+__all__ = ["load", "load_file", "np", "numpy", "save", "save_file", "tf"]
+__all__ += exported.__all__
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
@@ -37,7 +33,7 @@ def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
 
 def _tf2np(tf_dict: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
     """Return NumPy arrays with the same bytes in a new dict."""
-    return _numpy._converted(tf_dict, "tf.Tensor", _to_numpy)
+    return numpy._converted(tf_dict, "tf.Tensor", _to_numpy)
 
 
 def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
@@ -47,7 +43,7 @@ def _np2tf(numpy_dict: dict[str, np.ndarray[Any, Any]]) -> dict[str, tf.Tensor]:
 
 def _flatten(tensors: Mapping[str, tf.Tensor], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
-    return _numpy._flatten(_tf2np(tensors), keep_alive_buffer)
+    return numpy._flatten(_tf2np(tensors), keep_alive_buffer)
 
 
 save, save_file, load, load_file = make_functions(

@@ -8,40 +8,28 @@ memory.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any
 
 import torch
 
 from . import _native
 from ._arrays.dtypes import FRAMEWORK_NAMES
-from ._arrays.sharing import (
-    SHARED_DOCS,
-    _end_ptr,
-    _filter_shared_not_shared,
-    _find_shared_tensors,
-    _is_complete,
-    _remove_duplicate_names,
-    storage_ptr,
-    storage_size,
-)
+from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, storage_ptr, storage_size
+from ._arrays.sharing import _end_ptr as _end_ptr
+from ._arrays.sharing import _filter_shared_not_shared as _filter_shared_not_shared
+from ._arrays.sharing import _is_complete as _is_complete
 from ._arrays.torch_dtypes import _TYPES as _TYPES
 from ._arrays.torch_dtypes import _getdtype as _getdtype
+from ._frameworks import exported
+from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
 from ._models.load_into import load_into
-from ._native import TensorSpec, safe_open
 from ._read.checkpoint import Checkpoint
 from ._types import Backend, Buffer, Durability
 from ._write.save_checkpoint import Fetch
 
 __all__ = [
-    "_end_ptr",
-    "_filter_shared_not_shared",
-    "_find_shared_tensors",
-    "_is_complete",
-    "_remove_duplicate_names",
     "load",
     "load_file",
     "load_into",
@@ -51,12 +39,18 @@ __all__ = [
     "save_model",
     "storage_ptr",
     "storage_size",
+    "torch",
 ]
+__all__ += exported.__all__
 
 _SIZE: dict[torch.dtype, int] = {dtype: dtype.itemsize for dtype in _TYPES.values()}
 _SPEC_NAMES: dict[torch.dtype, str] = {
     dtype: FRAMEWORK_NAMES[wire] for wire, dtype in _TYPES.items()
 }
+# The reference's names of these dtypes: None if torch lacks one.
+_float8_e4m3fn, _float8_e4m3fnuz, _float8_e5m2, _float8_e5m2fnuz, _float8_e8m0, _float4_e2m1_x2 = map(
+    _TYPES.get, ("F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "F4")
+)
 
 
 def _check_dense(tensors: Any) -> None:
@@ -79,7 +73,7 @@ def _check_dense(tensors: Any) -> None:
         )
 
 
-def _check_saveable(tensors: Any) -> None:
+def _evaluate_tensors_for_save(tensors: Any) -> None:
     """Raise unless it is a dict of dense tensors that do not share memory."""
     _check_dense(tensors)
     shared = [names for names in _find_shared_tensors(tensors) if len(names) > 1]
@@ -140,6 +134,12 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_cpu else tensor.to("cpu")
 
 
+def _to_ndarray(tensor: torch.Tensor) -> tuple[Any, torch.Tensor]:
+    """Return the bytes of a tensor as an array of NumPy, and the tensor in host memory that owns them."""
+    host = _on_host(tensor)
+    return host.contiguous().reshape(-1).view(torch.uint8).numpy(), host
+
+
 def _tobytes(tensor: torch.Tensor, name: str) -> bytes:
     """Return the bytes of this tensor in a file."""
     _check_dense({name: tensor})
@@ -171,7 +171,7 @@ def _flatten_as_ptr(
 
     Tensors that are in host memory are not copied. Raises as `save`.
     """
-    _check_saveable(tensors)
+    _evaluate_tensors_for_save(tensors)
     return _to_specs(tensors, keep_alive_buffer)
 
 
@@ -179,7 +179,7 @@ def _described(
     tensors: dict[str, torch.Tensor], keep_alive: list[Any]
 ) -> tuple[dict[str, TensorSpec], Fetch | None]:
     """Return the specs to save. Tensors on devices are fetched into host memory one at a time."""
-    _check_saveable(tensors)
+    _evaluate_tensors_for_save(tensors)
     if all(tensor.is_cpu for tensor in tensors.values()):
         return _to_specs(tensors, keep_alive), None
     return _fetched(tensors)

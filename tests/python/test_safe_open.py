@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import mmap
 import os
@@ -63,9 +62,6 @@ def test_the_package_exports_what_programs_import() -> None:
         "install", "load", "save", "stream",
     }  # fmt: skip
     assert set(safetensors.__all__) == names | ours
-    rust = importlib.import_module("safetensors._safetensors_rust")
-    for name in names:
-        assert getattr(rust, name) is getattr(safetensors, name)
 
 
 def test_version_is_that_of_the_file_version() -> None:

@@ -16,8 +16,6 @@ torch = framework("torch")
 import safetensors.torch as st  # noqa: E402
 from safetensors import deserialize  # noqa: E402
 
-NAMES = """_TYPES _SIZE _getdtype _find_shared_tensors _is_complete _remove_duplicate_names _filter_shared_not_shared
-_end_ptr _view2torch _tobytes _flatten_as_ptr storage_ptr storage_size""".split()
 NO_NAME = (
     "Error while trying to find names to remove to save state dict, but found no suitable name to keep for saving"
     " amongst: {names}. None is covering the entire storage.Refusing to save/load the model since you could be storing"
@@ -28,11 +26,6 @@ NO_NAME = (
 
 def distance(tensor: Any) -> int:
     return int(st._end_ptr(tensor) - tensor.data_ptr())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_programs_find_the_name(name: str) -> None:
-    assert getattr(st, name) is not None
 
 
 # Dtypes.
