@@ -60,7 +60,7 @@ def copies(folder: Path, output: Path, source: str) -> dict[str, list[str]]:
 
 def merge(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Join a model of several files."""
-    return [program, "merge", str(folder / "model"), str(output)], copies(folder, output, "model")
+    return [program, "merge", str(folder / "model"), "-o", str(output)], copies(folder, output, "model")
 
 
 def split(program: str, folder: Path, output: Path) -> tuple[list[str], dict[str, list[str]]]:

@@ -170,7 +170,7 @@ def rows(
             script("select", one, out),
         ),
         "merge": (
-            ours("merge", model, out),
+            ours("merge", model, "-o", out),
             {"cp": ["cp", "-r", model, out]} | script("merge", model, out),
         ),
         "meta set": (

@@ -26,8 +26,14 @@ STEM.safetensors.index.json. The tensors are split exactly as huggingface_hub
 does: in their order, and a tensor that is larger than SIZE gets a file of its
 own. If one file is enough, it is STEM.safetensors, without an index.)";
 
-constexpr Option kMergeTable[] = {kOutputOption, kMetadataOption, kDurabilityOption,
-                                  kForceOption,  kDryRunOption,   kJsonOption};
+constexpr Option kMergeTable[] = {
+    {"-o,--output", "OUT", "the new file", nullptr, Values::path},
+    kMetadataOption,
+    kDurabilityOption,
+    kForceOption,
+    kDryRunOption,
+    kJsonOption,
+};
 
 constexpr Option kSplitTable[] = {
     {"--max-shard-size", "SIZE",
@@ -46,8 +52,8 @@ constexpr Option kSplitTable[] = {
 };
 
 constexpr const char* kMergeExamples[] = {
-    "safetensors merge llama-7b/ llama-7b.safetensors",
-    "safetensors merge base.safetensors head.safetensors model.safetensors",
+    "safetensors merge llama-7b/ -o llama-7b.safetensors",
+    "safetensors merge base.safetensors head.safetensors -o model.safetensors",
 };
 constexpr const char* kSplitExamples[] = {
     "safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB",
@@ -90,7 +96,7 @@ const Command kMerge = {
     .name = "merge",
     .summary = "join files or models in one file",
     .title = "Write the tensors of several files or models to one file.",
-    .usage = "safetensors merge IN... OUT [OPTIONS]",
+    .usage = "safetensors merge IN... -o OUT [OPTIONS]",
     .description = kMergeDescription,
     .options = kMergeTable,
     .examples = kMergeExamples,

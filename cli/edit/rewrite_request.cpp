@@ -68,7 +68,9 @@ void RewriteRequest::bind(Arguments& arguments, const Command& command) {
 }
 
 std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
-  if (positionals_.empty()) return output_ ? "which IN?" : "which IN and which OUT?";
+  const bool several = max_inputs > 1;  // a forgotten OUT must not replace the last IN
+  if (positionals_.empty()) return output_ || several ? "which IN?" : "which IN and which OUT?";
+  if (several && !output_) return "which OUT? -o OUT names it";
   if (output_) positionals_.insert(rest != nullptr ? positionals_.begin() + 1 : positionals_.end(), *output_);
   if (positionals_.size() == 1) return "which OUT?";
   if (rest != nullptr) {

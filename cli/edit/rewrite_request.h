@@ -1,4 +1,4 @@
-// The common parts of the verbs of the form VERB IN... OUT: their arguments, the checks of OUT, the dry run, the write,
+// The common parts of the verbs of the form VERB IN OUT: their arguments, the checks of OUT, the dry run, the write,
 // and the output. Each verb only chooses and changes the tensors, and the layout.
 #pragma once
 
@@ -68,8 +68,9 @@ struct RewriteRequest {
 
   // Binds the positional arguments and the options that the verb has among those above, and --json.
   void bind(Arguments& arguments, const Command& command);
-  // Takes over the arguments after parse(). max_inputs: the number of IN that the verb takes. Arguments after OUT stay
-  // in `rest`, if the verb takes any. Returns nullopt, or the text of an error.
+  // Takes over the arguments after parse(). max_inputs: the number of IN that the verb takes. If it is more than one,
+  // only --output gives OUT. Arguments after OUT stay in `rest`, if the verb takes any. Returns nullopt, or the text of
+  // an error.
   [[nodiscard]] std::optional<std::string> take(std::size_t max_inputs, std::vector<std::string>* rest = nullptr);
 
   // Opens IN, makes the plan, checks OUT, writes, and prints.

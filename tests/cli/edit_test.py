@@ -139,7 +139,7 @@ class BytesTest(EditTest):
             self.succeed("split", "in.safetensors", f"m{seed}", "--max-shard-size", size)
             self.succeed("split", f"m{seed}", f"r{seed}", "--max-shard-size", "2KB")
             for model in (f"m{seed}", f"r{seed}"):
-                self.succeed("merge", model, "out.safetensors", "--force")
+                self.succeed("merge", model, "-o", "out.safetensors", "--force")
                 self.assertEqual(self.read("out.safetensors"), self.read("in.safetensors"), seed)
             self.assertEqual(self.run_command("verify", f"m{seed}", f"r{seed}").returncode, 0)
 
@@ -149,7 +149,7 @@ class BytesTest(EditTest):
             if verb in ("drop", "rename", "split"):
                 continue
             options = ["--to", "f32", "--from", "f32"] if verb == "cast" else options
-            self.succeed(verb, "in.safetensors", f"{verb}.safetensors", *options)
+            self.succeed(verb, "in.safetensors", "-o", f"{verb}.safetensors", *options)
             self.assertEqual(self.read(f"{verb}.safetensors"), self.read("in.safetensors"), verb)
 
     def test_a_file_with_another_order_keeps_it(self):
@@ -234,9 +234,9 @@ class OutputTest(EditTest):
         before = self.state()
         for verb, options in VERBS.items():
             for source in ("in.safetensors", "model"):
-                self.succeed(verb, source, "out", *options, "--dry-run")
+                self.succeed(verb, source, "-o", "out", *options, "--dry-run")
                 document = json.loads(
-                    self.succeed(verb, source, "out", *options, "--dry-run", "--json")
+                    self.succeed(verb, source, "-o", "out", *options, "--dry-run", "--json")
                 )
                 self.assertEqual(document["schema"], f"safetensors.{verb}/1")
                 self.assertEqual((document["dry_run"], document["written"]), (True, False))
@@ -249,10 +249,10 @@ class OutputTest(EditTest):
         for verb, options in VERBS.items():
             output = "full" if verb in ("split",) else "out.safetensors"
             for extra in ([], ["--json"], ["--dry-run"]):
-                self.fail_with(1, "--force", verb, "in.safetensors", output, *options, *extra)
+                self.fail_with(1, "--force", verb, "in.safetensors", "-o", output, *options, *extra)
         for verb, options in VERBS.items():
             output = "full" if verb in ("split",) else "out.safetensors"
-            self.succeed(verb, "in.safetensors", output, *options, "--force")
+            self.succeed(verb, "in.safetensors", "-o", output, *options, "--force")
         self.assertEqual(
             sorted(os.listdir(self.path("full"))),
             ["model.safetensors", "x.safetensors"],
@@ -263,8 +263,8 @@ class OutputTest(EditTest):
         for verb, options in VERBS.items():
             if verb in ("split",):
                 continue
-            self.fail_with(1, "exists", verb, "in.safetensors", "in.safetensors", *options)
-            self.succeed(verb, "in.safetensors", "in.safetensors", *options, "--force")
+            self.fail_with(1, "exists", verb, "in.safetensors", "-o", "in.safetensors", *options)
+            self.succeed(verb, "in.safetensors", "-o", "in.safetensors", *options, "--force")
             self.assertEqual(self.run_command("verify", "in.safetensors").returncode, 0, verb)
             with open(self.path("in.safetensors"), "wb") as file:
                 file.write(before)
@@ -320,38 +320,43 @@ class OutputTest(EditTest):
                     arguments = (verb, source, output, *VERBS[verb], *option)
                     self.fail_with(2, f"{option[0]} is for a folder", *arguments)
 
+    def test_a_forgotten_output_replaces_no_input(self):
+        shards = [f"model/model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+        self.fail_with(2, "merge: which OUT? -o OUT names it\n", "merge", "-f", *shards)
+        self.fail_with(2, "which OUT?", "merge", "model", "new.safetensors")
+
     def test_an_empty_path(self):
-        self.fail_with(2, "IN number 2 is an empty path", "merge", "in.safetensors", "", "out")
+        self.fail_with(2, "IN number 2 is an empty path", "merge", "in.safetensors", "", "-o", "out")
         self.fail_with(2, "IN is an empty path", "split", "", "out")
         self.fail_with(2, "OUT is an empty path", "split", "in.safetensors", "")
 
     def test_a_dry_run_fails_where_the_folder_is_missing(self):
         for verb in ("merge", "split", "cast"):
             for output in ("none/out", "in.safetensors/out"):
-                arguments = (verb, "in.safetensors", output, *VERBS[verb])
+                arguments = (verb, "in.safetensors", "-o", output, *VERBS[verb])
                 real = self.run_command(*arguments)
                 self.assertEqual(real.returncode, 3, arguments)
                 reason = real.stderr.decode().rsplit(": ", 1)[1]
                 self.fail_with(3, reason, *arguments, "--dry-run")
-        self.fail_with(2, "name it, such as out/in.safetensors", "merge", "in.safetensors", "out/", "--dry-run")
+        self.fail_with(2, "name it, such as out/in.safetensors", "merge", "in.safetensors", "-o", "out/", "--dry-run")
         self.succeed("split", "in.safetensors", "new/", "--dry-run")
 
     def test_symlinks(self):
         os.symlink("in.safetensors", self.path("link.safetensors"))
         os.symlink("nowhere", self.path("dangling"))
-        self.succeed("merge", "link.safetensors", "copy.safetensors")
+        self.succeed("merge", "link.safetensors", "-o", "copy.safetensors")
         self.assertEqual(self.read("copy.safetensors"), self.read("in.safetensors"))
         for output in ("link.safetensors", "dangling"):
-            self.fail_with(1, "exists", "merge", "model", output)
+            self.fail_with(1, "exists", "merge", "model", "-o", output)
         self.succeed("drop", "in.safetensors", "link.safetensors", "-m", "a", "--force")
         self.assertTrue(os.path.islink(self.path("link.safetensors")))
         self.assertEqual(list(header_of(self.path("in.safetensors"))), ["__metadata__", "b"])
         self.fail_with(3, "symlink to nothing", "split", "copy.safetensors", "dangling", "--force")
 
     def test_an_output_of_the_wrong_kind(self):
-        self.fail_with(2, "name it, such as model/model.safetensors", "merge", "model", "model", "--force")
+        self.fail_with(2, "name it, such as model/model.safetensors", "merge", "model", "-o", "model", "--force")
         self.fail_with(3, "is not a folder", "split", "model", "in.safetensors", "--force")
-        self.fail_with(3, "no such file or directory", "merge", "model", "none/out.safetensors")
+        self.fail_with(3, "no such file or directory", "merge", "model", "-o", "none/out.safetensors")
         os.mkdir(self.path("empty"))
         self.succeed("split", "in.safetensors", "empty", "--max-shard-size", "8")
         for arguments in (
@@ -366,7 +371,7 @@ class OutputTest(EditTest):
             ("cast", "a", "b", "--to", "f99"),
             ("select", "a", "b"),
             ("rename", "a", "b"),
-            ("merge", "a", "b", "--metadata", "x"),
+            ("merge", "a", "-o", "b", "--metadata", "x"),
         ):
             self.fail_with(2, "Try 'safetensors", *arguments)
 
@@ -389,13 +394,13 @@ class OutputTest(EditTest):
     def test_a_damaged_model_is_refused(self):
         os.rename(self.path("model/model-00002-of-00002.safetensors"), self.path("x"))
         for verb, options in VERBS.items():
-            self.fail_with(3, "model-00002-of-00002.safetensors", verb, "model", "out", *options)
+            self.fail_with(3, "model-00002-of-00002.safetensors", verb, "model", "-o", "out", *options)
         with open(self.path("x"), "rb") as file:
             content = file.read()
         with open(self.path("model/model-00002-of-00002.safetensors"), "wb") as file:
             file.write(content[:-1])
         for verb, options in VERBS.items():
-            self.fail_with(1, "rule 10", verb, "model", "out", *options)
+            self.fail_with(1, "rule 10", verb, "model", "-o", "out", *options)
 
 
 class StopTest(EditTest):
@@ -429,7 +434,7 @@ class StopTest(EditTest):
     def test_a_signal_leaves_the_old_files(self):
         before = self.state()
         for number, arguments in (
-            (signal.SIGINT, ("merge", "in", "out", "--force")),
+            (signal.SIGINT, ("merge", "in", "-o", "out", "--force")),
             (signal.SIGTERM, ("cast", "in", "out", "--to", "f16", "--force")),
             (signal.SIGHUP, ("split", "in", "folder")),
         ):
@@ -440,12 +445,12 @@ class StopTest(EditTest):
 
     def test_a_kill_leaves_the_old_files_and_the_next_save_removes_the_rest(self):
         before = self.state()
-        for arguments in (("merge", "in", "out", "--force"), ("split", "in", "folder")):
+        for arguments in (("merge", "in", "-o", "out", "--force"), ("split", "in", "folder")):
             process = self.start(*arguments)
             process.kill()
             process.wait()
             for _ in range(2):  # a file that is replaced, and not a new one
-                self.succeed("merge", "in", "new", "--force")
+                self.succeed("merge", "in", "-o", "new", "--force")
             os.remove(self.path("new"))
             self.assertEqual(self.state(), before, arguments)
 
@@ -454,14 +459,14 @@ class StopTest(EditTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
         for arguments in (
-            ("merge", "in", "out", "--force"),
+            ("merge", "in", "-o", "out", "--force"),
             ("split", "in", "folder"),
         ):
             self.fail_with(3, "cannot write", *arguments, preexec_fn=limit)
 
     def test_memory_stays_bounded(self):
         for arguments in (
-            ("merge", "in", "new"),
+            ("merge", "in", "-o", "new"),
             ("split", "in", "folder"),
         ):
             self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
@@ -503,11 +508,11 @@ class ManyTensorsTest(EditTest):
         options["split"] = ["--max-shard-size", "2MB"]
         for verb, more in options.items():
             if verb != "split":
-                self.expect_small(verb, "in", f"{verb}.safetensors", *more)
+                self.expect_small(verb, "in", "-o", f"{verb}.safetensors", *more)
         model = "parts"
         self.expect_small("split", "in", model, "--max-shard-size", "2MB")
         self.expect_small("split", model, "others", "--max-shard-size", "1MB")
-        self.expect_small("merge", model, "merged")
+        self.expect_small("merge", model, "-o", "merged")
         self.expect_small("select", model, "selected", "--match", "*")
         self.assertEqual(self.read("merged"), self.read("in"))
 
@@ -548,7 +553,7 @@ class ManyPairsTest(EditTest):
         self.assertLess(peak << 10, times * self.bytes + (24 << 20), arguments)
 
     def test_verbs_that_write(self):
-        self.expect_at_most(15, "merge", "in", "merged")
+        self.expect_at_most(15, "merge", "in", "-o", "merged")
         self.expect_at_most(15, "split", "in", "one")
         self.expect_at_most(7 * (1 + 3), "split", "in", "three", "--max-shard-size", "4")
         self.assertEqual(self.read("merged"), self.read("one/model.safetensors"))
@@ -556,7 +561,7 @@ class ManyPairsTest(EditTest):
     def test_merged_metadata(self):
         self.put_pairs("other", "ABCDEFGHIJKLMNOPQRSTUVWXYZ+=-0123456789_")
         self.succeed("rename", "other", "renamed", "--map", self.name_map())
-        self.expect_at_most(15 * 2, "merge", "in", "renamed", "merged")
+        self.expect_at_most(15 * 2, "merge", "in", "renamed", "-o", "merged")
         self.assertEqual(len(header_of(self.path("merged"))["__metadata__"]), self.union())
 
     def name_map(self):

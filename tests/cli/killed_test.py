@@ -135,7 +135,7 @@ class KilledTest(unittest.TestCase):
                     self.check_files(files)
 
     def check_merge(self, sources):
-        arguments = ["merge", *sources, "out.safetensors", "--force"]
+        arguments = ["merge", *sources, "-o", "out.safetensors", "--force"]
         self.restore("old.safetensors", "out.safetensors")
         self.succeed(*arguments)
         self.restore("out.safetensors", "new.safetensors")

@@ -19,17 +19,18 @@ class NamesTest(edit_test.EditTest):
         self.put("1", [("a", "U8", [1], b"1")], {"k": "v", "same": "s"})
         self.put("2", [("b", "U8", [1], b"2")], {"k": "w", "same": "s"})
         self.put("3", [("a", "U8", [1], b"3")])
-        self.fail_with(1, "`a` is in two files: `1` and `3`", "merge", "1", "3", "out")
+        self.fail_with(1, "`a` is in two files: `1` and `3`", "merge", "1", "3", "-o", "out")
         self.fail_with(
             1,
             "metadata key `k` is `v` in `1` and `w` in `2` (choose with --metadata)",
             "merge",
             "1",
             "2",
+            "-o",
             "out",
         )
         for which, expected in (("first", "v"), ("last", "w"), ("none", None)):
-            self.succeed("merge", "1", "2", "out", "--metadata", which, "--force")
+            self.succeed("merge", "1", "2", "-o", "out", "--metadata", which, "--force")
             metadata = header_of(self.path("out")).get("__metadata__")
             self.assertEqual(metadata, None if expected is None else {"k": expected, "same": "s"})
 

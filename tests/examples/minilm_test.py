@@ -79,7 +79,7 @@ def check_command(command, model, scratch):
     check("no hash functions" in hashed.stderr or hashed.stdout.split()[0] == digest, "the digest is that of hashlib")
     said("split", model, scratch / "split", "--max-shard-size", "20MB", "--durability", "none")
     check(len(list((scratch / "split").glob("*.safetensors"))) > 3, "several files")
-    said("merge", scratch / "split", scratch / "one.safetensors", "--durability", "none")
+    said("merge", scratch / "split", "-o", scratch / "one.safetensors", "--durability", "none")
     said("diff", model, scratch / "one.safetensors")
     said("cast", model, scratch / "half.safetensors", "--to", "bf16", "--durability", "none")
     said("diff", model, scratch / "half.safetensors", "--rtol", "0.004", status=1)

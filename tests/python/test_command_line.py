@@ -21,7 +21,7 @@ def test_ten_thousand_tensors_of_huggingface_hub(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     hub.save_torch_state_dict(state, str(tmp_path / "model"), max_shard_size="100KB")
     command("verify", tmp_path / "model")
-    command("merge", tmp_path / "model", tmp_path / "one.safetensors")
+    command("merge", tmp_path / "model", "-o", tmp_path / "one.safetensors")
     loaded = load(tmp_path / "one.safetensors", framework="pt")
     assert loaded.keys() == state.keys()
     assert all(torch.equal(loaded[name], value) for name, value in state.items())

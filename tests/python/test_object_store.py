@@ -91,6 +91,6 @@ def test_folder_of_shards(store: Path, allowed: None) -> None:
 def test_command_writes_in_place(store: Path, tmp_path: Path, allowed: None) -> None:
     stn.save_file(NEW, tmp_path / "source.safetensors")
     path = store / "t.safetensors"
-    command("merge", tmp_path / "source.safetensors", path)
+    command("merge", tmp_path / "source.safetensors", "-o", path)
     command("meta", "set", path, "a=b")
     assert same(stn.load_file(path), NEW) and Checkpoint(path).metadata() == {"a": "b"}

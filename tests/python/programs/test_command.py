@@ -27,9 +27,9 @@ def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
         assert found[name]["min"] == pytest.approx(float(value.min()))
         assert found[name]["mean"] == pytest.approx(float(value.double().mean()), abs=1e-9)
 
-    command("merge", source, tmp_path / "one.safetensors")
+    command("merge", source, "-o", tmp_path / "one.safetensors")
     command("split", tmp_path / "one.safetensors", tmp_path / "split", "--max-shard-size", "30KB")
-    command("merge", tmp_path / "split", tmp_path / "again.safetensors")
+    command("merge", tmp_path / "split", "-o", tmp_path / "again.safetensors")
     one, again = tmp_path / "one.safetensors", tmp_path / "again.safetensors"
     assert one.read_bytes() == again.read_bytes()
     command("diff", source, again)
