@@ -11,6 +11,7 @@
 #include "device/cuda.h"
 #include "format/dtype/cast.h"
 #include "model.h"
+#include "plan/tuning.h"
 
 namespace {
 
@@ -185,7 +186,7 @@ class Checks {
  public:
   Checks(const Gpu& gpu, const char* driver, const st::File& file, std::uint64_t seed)
       : gpu_(gpu), file_(file), random_(seed) {
-    options_.cuda_driver = driver;
+    st::plan::tuning.cuda_driver = driver;
   }
 
   void all() {
@@ -251,10 +252,11 @@ class Checks {
       }
       st::ReadOptions options = options_;
       options.threads = static_cast<unsigned>(1 + below(16));
-      options.chunk_bytes = below(2) == 0 ? 0 : std::uint64_t{4096} << below(10);
+      st::plan::tuning.chunk_bytes = below(2) == 0 ? 0 : std::uint64_t{4096} << below(10);
       options.memory_limit = below(2) == 0 ? 0 : std::uint64_t{1} << (16 + below(12));
       pair.run(options, "random plan " + std::to_string(round));
     }
+    st::plan::tuning.chunk_bytes = 0;
   }
 
   void small_ones() {

@@ -68,10 +68,7 @@ void warm(const std::string& path, const std::string& small) {
   const std::uint64_t start = file.header().data_start();
   const std::uint64_t bytes = file.header().data_bytes();
   const int fd = open(path.c_str(), O_RDONLY);
-  const bench::FreshMemory touched(bytes, MADV_HUGEPAGE);
-  std::memset(touched.data(), 1, bytes);
-  st::Arena arena;
-  st::ReadReport fresh_report, arena_report, many_report, cast_report;
+  st::ReadReport fresh_report, many_report, cast_report;
   const st::ReadPlan all = plan_of(file), tiny = plan_of(many);
   st::ReadPlan cast;
   for (const st::TensorInfo& info : file.header().tensors())
@@ -96,14 +93,6 @@ void warm(const std::string& path, const std::string& small) {
   show(fresh_report);
   show(many_report);
   show(cast_report);
-
-  std::vector<bench::Contender> again;
-  again.push_back({"two threads, pread into touched memory", [&] { pread_two(fd, touched.data(), start, bytes); }});
-  again.push_back(
-      {"ReadPlan into a reused Arena", [&] { arena_report = bench::must(all.execute({.arena = &arena})).report; }});
-  bench::race(again, 5);
-  bench::print(again);
-  show(arena_report);
 
   const st::ReadPlan rows = shards_of(file, 0), columns = shards_of(file, 1);
   st::ReadReport rows_report, columns_report;

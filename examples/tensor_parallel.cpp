@@ -1,6 +1,5 @@
 // Splits a layer over four ranks. Each rank reads only its slices of the weights, with one plan, and casts them to F32.
-// All ranks use one arena for this memory. Then each rank computes its part of  y = down * relu(up * x),  and the parts
-// are added.
+// Then each rank computes its part of  y = down * relu(up * x),  and the parts are added.
 //
 // The ranks are threads here, so that the example needs nothing else. As processes or machines they would do the same:
 // each opens the model itself, and an all-reduce adds the parts.
@@ -26,13 +25,13 @@ struct Part {
   std::vector<float> y;
 };
 
-Part run_rank(const st::Checkpoint& model, st::Arena& arena, std::uint64_t rank) {
+Part run_rank(const st::Checkpoint& model, std::uint64_t rank) {
   // Rows of the first weight, columns of the second: no rank needs an element of another.
   st::ReadPlan plan;
   const st::AddOptions as_float{.cast = st::Dtype::F32};
   plan.add(model["up.weight"], st::Slice::shard(0, rank, kWorld), {}, as_float).value();
   plan.add(model["down.weight"], st::Slice::shard(1, rank, kWorld), {}, as_float).value();
-  const st::ReadResult weights = plan.execute({.threads = 1, .arena = &arena}).value();
+  const st::ReadResult weights = plan.execute({.threads = 1}).value();
   const auto up = weights["up.weight"].get<float>().value();
   const auto down = weights["down.weight"].get<float>().value();
 
@@ -53,10 +52,9 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const st::Checkpoint model = st::Checkpoint::open(argv[1]).value();
-  st::Arena arena;  // huge pages, which the next load would use again
   std::vector<std::future<Part>> ranks;
   for (std::uint64_t rank = 0; rank < kWorld; ++rank)
-    ranks.push_back(std::async(std::launch::async, [&, rank] { return run_rank(model, arena, rank); }));
+    ranks.push_back(std::async(std::launch::async, [&, rank] { return run_rank(model, rank); }));
 
   std::vector<float> y;
   for (std::uint64_t rank = 0; rank < kWorld; ++rank) {

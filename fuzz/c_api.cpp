@@ -153,11 +153,6 @@ void Session::make(safetensors_checkpoint*) {
   (void)safetensors_checkpoint_open(files_.path(8).c_str(), nullptr, &made, nullptr);
   adopt(made);
 }
-void Session::make(safetensors_arena*) {
-  safetensors_arena* made = nullptr;
-  (void)safetensors_arena_create(&made, nullptr);
-  adopt(made);
-}
 void Session::make(safetensors_read_plan*) {
   safetensors_read_plan* made = nullptr;
   (void)safetensors_read_plan_create(&made, nullptr);

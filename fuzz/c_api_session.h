@@ -298,32 +298,6 @@ class Session {
     if (in_.byte() < 100) return;
     field = [](void* self) { return static_cast<Session*>(self)->whim() < 250 ? 0 : 1; };
   }
-  void callback_on_chunk(void (*&field)(void*, std::uint64_t, std::uint64_t, const void*, std::size_t)) {
-    if (in_.byte() < 100) return;
-    field = [](void* self, std::uint64_t, std::uint64_t, const void* bytes, std::size_t size) {
-      static_cast<Session*>(self)->look_at(bytes, size);
-    };
-  }
-  // Runs the tasks in the thread of the call, the last one first, and sometimes not all of them.
-  void callback_executor(void (*&field)(void*, std::size_t, void (*)(void*, std::size_t), void*)) {
-    if (in_.byte() < 150) return;
-    field = [](void* self, std::size_t count, void (*task)(void*, std::size_t), void* context) {
-      for (std::size_t i = count; i > 0; --i)
-        if (static_cast<Session*>(self)->whim() < 200) task(context, i - 1);
-    };
-  }
-  void callback_allocate(void* (*&field)(void*, std::size_t, std::size_t)) {
-    if (in_.byte() < 150) return;
-    field = [](void* self, std::size_t size, std::size_t alignment) -> void* {
-      require(size != 0 && alignment >= 64, "a size and an alignment");
-      if (static_cast<Session*>(self)->whim() >= 240) return nullptr;
-      return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    };
-  }
-  void callback_deallocate(void (*&field)(void*, void*, std::size_t)) {
-    if (in_.byte() < 150) return;
-    field = [](void*, void* memory, std::size_t) { std::free(memory); };
-  }
   void callback_size(safetensors_status (*&field)(void*, std::uint64_t*, safetensors_error*));
   void callback_read_at(safetensors_status (*&field)(void*, std::uint64_t, void*, std::size_t, std::size_t*,
                                                      safetensors_error*));
@@ -411,7 +385,6 @@ class Session {
   void make(safetensors_resolved_slice*);
   void make(safetensors_runs*);
   void make(safetensors_checkpoint*);
-  void make(safetensors_arena*);
   void make(safetensors_read_plan*);
   void make(safetensors_read_result*);
   void make(safetensors_read_report*);
@@ -440,9 +413,9 @@ class Session {
   std::atomic<std::uint64_t> released_{0};
   std::uint64_t calls_ = 0;
   Pools<safetensors_file, safetensors_tensor, safetensors_array, safetensors_header, safetensors_header_builder,
-        safetensors_slice, safetensors_resolved_slice, safetensors_runs, safetensors_checkpoint, safetensors_arena,
-        safetensors_read_plan, safetensors_read_result, safetensors_read_report, safetensors_stream, safetensors_writer,
-        safetensors_buffer, safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_packed_layout,
+        safetensors_slice, safetensors_resolved_slice, safetensors_runs, safetensors_checkpoint, safetensors_read_plan,
+        safetensors_read_result, safetensors_read_report, safetensors_stream, safetensors_writer, safetensors_buffer,
+        safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_packed_layout,
         safetensors_dl_managed_tensor>
       pools_;
 };

@@ -22,8 +22,6 @@ OPTIONAL = {
     ("safetensors_checkpoint_size", "tensor_count"), ("safetensors_checkpoint_size", "file_count"),
     ("safetensors_checkpoint_layout_size", "file_count"), ("safetensors_checkpoint_layout_size", "total_size"),
     ("safetensors_checkpoint_layout_file_at", "header"), ("safetensors_checkpoint_layout_index", "name"),
-    ("safetensors_arena_size", "reserved"), ("safetensors_arena_size", "live"),
-    ("safetensors_arena_trim", "trimmed"),
     ("safetensors_read_plan_size", "count"), ("safetensors_read_plan_size", "nbytes"),
     ("safetensors_packed_layout_size", "count"), ("safetensors_packed_layout_size", "nbytes"),
     ("safetensors_read_packed", "report"),
@@ -199,7 +197,7 @@ class Generator:
             return "given.user = s.user()", 1
         if "(*" in kind:
             return f"s.callback_{name}(given.{name})", 1
-        if name in ("device_stream", "cuda_driver"):  # no memory of a device is touched
+        if name == "device_stream":  # no memory of a device is touched
             return f"s.no_device(given.{name})", 1
         if kind in NUMBERS:
             return f"given.{name} = s.{NUMBERS[kind]}()", 1

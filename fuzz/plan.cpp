@@ -1,7 +1,6 @@
 // A plan of any items, read in any way. Results equal those of a naive reader, memory stays within the budget, progress
 // never goes back, and no thread is left after an error.
 #include <dirent.h>
-#include <safetensors/arena.h>
 #include <safetensors/read_plan.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "input.h"
+#include "plan/tuning.h"
 #include "require.h"
 #include "support/mapping_counter.h"
 #include "support/plan_support.h"
@@ -109,30 +109,16 @@ class Faulty final : public Source {
   mutable std::atomic<int> reads_{-1};
 };
 
-// An executor of a caller: tasks in the calling thread, in threads, or only some of them.
-void run_tasks(std::size_t kind, std::size_t count, const ExecutorTask& task) {
-  if (kind == 0) {
-    for (std::size_t i = 0; i < count; ++i) task(i);
-  } else if (kind == 1) {
-    task(count - 1);
-  } else {
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&task, i] { task(i); });
-    for (std::thread& thread : threads) thread.join();
-  }
-}
-
-// Checks the reports of progress: they never decrease, and all come from one thread, or from one task at a time.
+// Checks the reports of progress: they never decrease, and all come from one thread.
 struct Progress {
   std::thread::id owner = std::this_thread::get_id();
-  bool from_tasks = false;
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   int calls = 0;
   int cancel_after = -1;
 
   bool tell(std::uint64_t now, std::uint64_t all) {
-    require(from_tasks || std::this_thread::get_id() == owner, "progress is told on the thread that asked");
+    require(std::this_thread::get_id() == owner, "progress is told on the thread that asked");
     require(now >= done && now <= all, "progress never goes back");
     require(calls == 0 || all == total, "the total stays");
     done = now;
@@ -147,18 +133,12 @@ class PlanCase {
     constexpr std::uint64_t kChunks[] = {0, 1, 4096, 5000, 65536, 1 << 20};
     constexpr std::uint64_t kBudgets[] = {0, 1, 5000, 40'000, 300'000, 1 << 20, std::uint64_t{1} << 40};
     constexpr std::uint64_t kFileSizes[] = {500, 20'000, 400'000, 1'500'000, 6 << 20};
-    options_.chunk_bytes = kChunks[in.up_to(std::size(kChunks) - 1)];
+    plan::tuning.chunk_bytes = kChunks[in.up_to(std::size(kChunks) - 1)];
     options_.memory_limit = kBudgets[in.up_to(std::size(kBudgets) - 1)];
     options_.threads = static_cast<unsigned>(1 + in.up_to(5));
     options_.cache = static_cast<Cache>(in.up_to(3));
-    if (in.up_to(3) == 0) options_.arena = &arena_;
-    if (options_.arena == nullptr && in.up_to(3) == 0) use_allocator();
-    if (in.up_to(1) == 0) {
-      const std::size_t kind = in.up_to(2);
-      options_.executor = [kind](std::size_t count, const ExecutorTask& task) { run_tasks(kind, count, task); };
-    }
     const std::uint8_t size = in.byte();
-    file_ = test::random_file(random_, std::max<std::uint64_t>(options_.chunk_bytes, 4096),
+    file_ = test::random_file(random_, std::max<std::uint64_t>(plan::tuning.chunk_bytes, 4096),
                               kFileSizes[size < 250 ? size % 4 : 4]);
     source_ = std::make_shared<Faulty>(file_.bytes, 1 + in.up_to(255) * 300, in.up_to(3) == 0,
                                        in.up_to(3) == 0 ? 1 + in.u64() % 65'536 : 0);
@@ -193,7 +173,6 @@ class PlanCase {
       }
     }
     require_threads(threads);
-    require(allocated_ == 0, "memory of the caller is freed");
   }
 
   void stream() {
@@ -210,7 +189,6 @@ class PlanCase {
     // The caller holds the item taken last until the next one comes.
     require_bound(peak.bytes(), std::min(results_, std::max(budget, largest_) + largest_));
     require_threads(threads);
-    require(allocated_ == 0, "memory of the caller is freed");
   }
 
  private:
@@ -229,39 +207,19 @@ class PlanCase {
     sliced_ = sliced_ || made.slice.has_value();
   }
 
-  void use_allocator() {
-    options_.allocator.allocate = [this](std::size_t size, std::size_t alignment) {
-      require(size != 0 && alignment == 64, "a request for memory");
-      ++allocated_;
-      return ::operator new(size, std::align_val_t(alignment));
-    };
-    options_.allocator.deallocate = [this](void* memory, std::size_t) {
-      --allocated_;
-      ::operator delete(memory, std::align_val_t(64));
-    };
-  }
-
   void break_something() {
     for (PlannedItem& item : items_) std::fill(item.memory.begin(), item.memory.end(), '\x5a');
     progress_ = {};
-    progress_.from_tasks = static_cast<bool>(options_.executor);
     const std::uint8_t kind = in_.byte();
     source_->fail_after(kind >= 200 && kind < 230 ? kind - 200 : -1, kind % 2 == 0);
     breaks_ = kind >= 200 && kind < 230 && !from_memory_;
     if (kind >= 230) progress_.cancel_after = kind - 230;
     options_.progress = [this](std::uint64_t done, std::uint64_t total) { return progress_.tell(done, total); };
-    chunks_ = 0;
-    options_.on_chunk = [this](std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {
-      require(item < items_.size() && offset + bytes.size() <= items_[item].result.size(), "a piece of an item");
-      require(std::memcmp(bytes.data(), items_[item].result.data() + offset, bytes.size()) == 0, "its bytes");
-      chunks_ += bytes.size();
-    };
   }
 
   void judge(const Status& status) {
     if (status) {
       require(progress_.calls == 0 || progress_.done == progress_.total, "at the end all is done");
-      require(chunks_ == plan_.nbytes(), "every byte was seen once");
       return;
     }
     const Errc code = status.error().code;
@@ -302,15 +260,13 @@ class PlanCase {
   // results: bytes of the results that may exist at one time in memory of the library.
   void require_bound(std::uint64_t peak, std::uint64_t results) const {
     const std::uint64_t chunk =
-        options_.chunk_bytes == 0 ? kDefaultChunk : std::max(options_.chunk_bytes, kSmallestRead);
+        plan::tuning.chunk_bytes == 0 ? kDefaultChunk : std::max(plan::tuning.chunk_bytes, kSmallestRead);
     const std::uint64_t budget = options_.memory_limit == 0 ? options_.threads * chunk : options_.memory_limit;
     std::uint64_t bound = results + std::max(std::min(budget, options_.threads * chunk), kSmallestRead);
     bound += kNotedOnce + kNoted * items_.size() + kNotedOfThread * options_.threads;
     if (sliced_) bound += kOwnOfThread * options_.threads;
-    if (options_.executor) bound += kNotedOfThread * (1 + options_.threads);  // the tasks, and threads of run_tasks()
     // A mapping has one more huge page for alignment, and its end is rounded up to a whole page.
     if (results >= kHugePage || chunk >= kHugePage) bound += 2 * kHugePage * (1 + options_.threads);
-    if (options_.arena != nullptr) bound += 2 * kHugePage;
     require(peak <= bound, "memory is at most the results, the budget and what is said of threads");
   }
 
@@ -325,12 +281,9 @@ class PlanCase {
   std::deque<PlannedItem> items_;
   std::uint64_t results_ = 0;
   std::uint64_t largest_ = 0;
-  Arena arena_;
   ReadPlan plan_;
   ReadOptions options_;
   Progress progress_;
-  std::atomic<std::uint64_t> chunks_{0};
-  std::atomic<int> allocated_{0};
 };
 
 }  // namespace

@@ -86,28 +86,6 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_file_at(const safetens
                                                                   uint64_t index, safetensors_file** file,
                                                                   safetensors_error* error);
 
-/* --- Arenas --- */
-
-/** An allocator of huge pages for the results of read plans. It keeps memory between loads.
- *
- * A page of 2 MiB is free when the last array on it is freed. Live memory is never handed out again. Several plans may
- * use one arena at the same time, also during calls of safetensors_arena_trim() and safetensors_arena_size(). */
-typedef struct safetensors_arena safetensors_arena;
-
-/** Makes an arena. If there is no memory for its state, it keeps nothing, and results use memory from the system. */
-SAFETENSORS_API safetensors_status safetensors_arena_create(safetensors_arena** arena, safetensors_error* error);
-/** Frees an arena. Free pages return to the system at once. Each other page returns with its last array. */
-SAFETENSORS_API void safetensors_arena_free(safetensors_arena* arena);
-/** Writes the bytes that the arena holds from the system (`*reserved`), and the bytes of the pages that hold at least
- * one array (`*live`). `*reserved` is at most the highest value that `*live` had, unless the system refuses to take
- * memory back. Both pointers may be NULL. */
-SAFETENSORS_API safetensors_status safetensors_arena_size(const safetensors_arena* arena, uint64_t* reserved,
-                                                          uint64_t* live, safetensors_error* error);
-/** Gives the memory of free pages back to the system. They still count as reserved. `*trimmed` becomes the number of
- * bytes given back. `trimmed` may be NULL. */
-SAFETENSORS_API safetensors_status safetensors_arena_trim(safetensors_arena* arena, uint64_t* trimmed,
-                                                          safetensors_error* error);
-
 /* --- Read plans --- */
 
 /** A list of tensors and slices to read, and of their destinations. */
@@ -172,9 +150,6 @@ enum {
  * SAFETENSORS_READ_OPTIONS_INIT. 0 and NULL mean that the library chooses. */
 typedef struct safetensors_read_options {
   uint64_t struct_size; /**< size of this struct in bytes */
-  /** Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (2 MiB
-   * without a memory_limit). */
-  uint64_t chunk_bytes;
   /** Limit of the memory of the host, in bytes. It covers:
    * - the bytes that are being read or converted;
    * - pinned memory for destinations on devices: up to half of the limit, but at least 2 MiB per device;
@@ -185,65 +160,27 @@ typedef struct safetensors_read_options {
    * has returned. It does not cover up to 4 MiB per thread for gathering short pieces of slices and for unaligned
    * direct I/O.
    *
-   * 0: for safetensors_read_plan_execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device. For a
-   * stream, 256 MiB. */
+   * 0: for safetensors_read_plan_execute(), 2 MiB per thread (16 MiB on network file systems), and 32 MiB of pinned
+   * memory per device. For a stream, 256 MiB. */
   uint64_t memory_limit;
   /** Number of reader threads. 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a
    * device, and two per processor (at most 8) if they fill the page cache. */
   uint32_t threads;
-  int32_t cache;            /**< one of SAFETENSORS_CACHE_... */
-  safetensors_arena* arena; /**< allocator for results that have no destination; NULL: memory from the system */
-  /** Passed to the callbacks. The callbacks may be NULL and must return normally. A stream calls them until it is
-   * freed. */
+  int32_t cache; /**< one of SAFETENSORS_CACHE_... */
+  /** Passed to `progress`. */
   void* user;
   /** Called with the number of bytes completed and the total, from time to time and once at the end. Runs in
    * the thread that calls safetensors_read_plan_execute() or safetensors_stream_next(). Return 0 to cancel
-   * (CANCELLED). */
+   * (CANCELLED). It may be NULL, and must return normally. A stream calls it until it is freed. */
   int32_t (*progress)(void* user, uint64_t completed, uint64_t total);
-  /** Called for each chunk of a result while it is still in the cache of a processor. The chunks cover each byte of
-   * each result exactly once.
-   *
-   * `index` is the index of the item in the order of adding. `offset` is the offset of the chunk in the result, and
-   * `size` is the size of the chunk, both in bytes. `bytes` is the chunk, in C order for all strides of the
-   * destination. Several threads call it at the same time. */
-  void (*on_chunk)(void* user, uint64_t index, uint64_t offset, const void* bytes, size_t size);
   /** A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
    * before the call. All destinations on devices must then be on one device, the one of this stream. Otherwise the
    * error is INVALID_ARGUMENT. NULL: the default stream of each device. */
   void* device_stream;
-  const char* cuda_driver; /**< library of the CUDA driver; NULL: `libcuda.so.1` */
-  /** Runs tasks on threads of the caller, such as a thread pool, instead of threads of the library. NULL: threads of
-   * the library. It calls task(context, 0), task(context, 1), ..., task(context, count - 1), and returns when all of
-   * these calls have returned. `threads` is the number of tasks.
-   *
-   * The tasks share the work, and no task waits for another one. So the threads may run the tasks in any order, one
-   * after the other, or in the thread that called `executor`. One task alone does all the work. A task needs up to 128
-   * KiB of stack. `executor` must be able to run a task while its caller waits. `task` and `context` are valid until
-   * `executor` returns. If it runs no task, the error is INVALID_ARGUMENT.
-   *
-   * The tasks call `progress`, too, one at a time. A stream reads nothing in the background then. When no item is
-   * ready, safetensors_stream_next() calls `executor`. Its tasks read items until the memory_limit is reached, and
-   * end. */
-  void (*executor)(void* user, size_t count, void (*task)(void* context, size_t index), void* context);
-  /** Returns memory of `size` bytes for one result that has no destination, instead of `arena`. The address must be a
-   * multiple of `alignment`, a power of two: 64, or the larger one of safetensors_packed_options. Neither is 0. NULL
-   * means that there is no memory (OUT_OF_MEMORY).
-   *
-   * safetensors_read_plan_execute() makes all allocations before it reads, in the calling thread. A stream allocates
-   * when it begins to read an item, in any of its threads, one at a time. There, `allocate` must neither use the stream
-   * nor wait for memory of the stream. Set `allocate` and `deallocate`, or none. Errors: INVALID_ARGUMENT if only one
-   * of them is set, if there is an `arena`, and if the memory is misaligned. */
-  void* (*allocate)(void* user, size_t size, size_t alignment);
-  /** Frees the result of one call of `allocate`, which had this `size`. Called once for each such result, when the last
-   * array of it is freed, in the thread where that happens. `user` must stay valid until then. */
-  void (*deallocate)(void* user, void* memory, size_t size);
 } safetensors_read_options;
 /** Initializer of safetensors_read_options. */
-#define SAFETENSORS_READ_OPTIONS_INIT                                                                                 \
-  {                                                                                                                   \
-    sizeof(safetensors_read_options), 0, 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-        NULL, NULL                                                                                                    \
-  }
+#define SAFETENSORS_READ_OPTIONS_INIT \
+  { sizeof(safetensors_read_options), 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL }
 
 /** Makes an empty plan. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_create(safetensors_read_plan** plan, safetensors_error* error);
@@ -276,8 +213,7 @@ SAFETENSORS_API safetensors_status safetensors_read_plan_size(const safetensors_
  * and the value of the element, the path and the offset;
  * - FILE_CHANGED, OPEN_FAILED: for a file that a checkpoint opens again; the error names the tensor and the path;
  * - OVERLAPPING_DESTINATION: two destinations overlap; the error names both tensors, and nothing was read;
- * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices;
- * - INVALID_ARGUMENT: see `executor` and `allocate` of the options. */
+ * - UNSUPPORTED (no driver), INVALID_ARGUMENT (no such device), DEVICE_FAILED: for destinations on devices. */
 SAFETENSORS_API safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* plan,
                                                                  const safetensors_read_options* options,
                                                                  safetensors_read_result** result,
@@ -356,7 +292,7 @@ typedef struct safetensors_read_report_info {
   uint64_t fallback_count; /**< number of features that were requested but are unavailable */
   double seconds;          /**< wall time */
   double cpu_seconds;      /**< processor time of the reader threads, in seconds */
-  uint32_t threads;        /**< number of reader threads, or of tasks of an executor */
+  uint32_t threads;        /**< number of reader threads */
   int32_t cache;           /**< the mode that was used: one of SAFETENSORS_CACHE_..., never AUTOMATIC */
 } safetensors_read_report_info;
 /** Initializer of safetensors_read_report_info. */
@@ -437,8 +373,8 @@ SAFETENSORS_API safetensors_status safetensors_packed_layout_tensor(const safete
 /** Reads the tensors of a layout into one buffer.
  *
  * `destination` is memory of the caller with `size` bytes, at least as many as the layout needs, and must be aligned as
- * the options say. With NULL and a `size` of 0, the buffer is new memory in huge pages, or memory of the arena of the
- * options, which is much faster to fill than memory from malloc(). `*memory` becomes an array of the buffer, of dtype
+ * the options say. With NULL and a `size` of 0, the buffer is new memory in huge pages, which is much faster to fill
+ * than memory from malloc(). `*memory` becomes an array of the buffer, of dtype
  * U8 and shape [nbytes]. Memory of the caller is borrowed: you may free the array at once. The bytes between two
  * tensors become 0. On failure, the contents of the buffer are undefined. `report` may be NULL.
  * Errors: BUFFER_SIZE (the destination is too small), INVALID_ARGUMENT (its address), and those of

@@ -148,14 +148,13 @@ struct Packed {
 ///
 /// `destination` is memory of the caller. It must have at least layout.nbytes() bytes, and its address must be a
 /// multiple of the alignment. The bytes after the last tensor stay as they are. If `destination` is empty, the buffer
-/// is new memory in huge pages, or memory of ReadOptions::arena, or one allocation of ReadOptions::allocator, which is
-/// asked for the larger of the alignment and 64. New memory is much faster to fill than memory from
-/// malloc(), because the system provides 2 MiB per page fault instead of 4 KiB.
+/// is new memory in huge pages. It is much faster to fill than memory from malloc(), because the system provides 2 MiB
+/// per page fault instead of 4 KiB.
 ///
 /// The bytes between two tensors become 0. On failure, the contents of the buffer are undefined.
 ///
-/// The options work as in ReadPlan::execute(). The index that ReadOptions::on_chunk gets, and the arrays that
-/// ReadOptions::on_reserved gets, have the order of the table. These arrays do not keep the buffer alive.
+/// The options work as in ReadPlan::execute(). The arrays that ReadOptions::on_reserved gets have the order of
+/// the table. These arrays do not keep the buffer alive.
 ///
 /// Call it from any thread. Several calls may use one layout at the same time, with different buffers.
 /// Errors: buffer_size (the destination is too small; the message has both sizes), invalid_argument (the address), and

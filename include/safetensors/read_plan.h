@@ -2,12 +2,9 @@
 /// Reads many tensors and slices, from one or several files, with several threads and within a limit of memory.
 #pragma once
 
-#include <safetensors/allocator.h>
-#include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
 #include <safetensors/error.h>
-#include <safetensors/executor.h>
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
 #include <safetensors/time_span.h>
@@ -85,21 +82,7 @@ struct ReadOptions {
   /// 0: one per usable processor (at most 16). More if reads wait: 16 for a network, 8 for a device, and two per
   /// processor (at most 8) if they fill the page cache.
   /// A plan with little work, or with a small memory_limit, uses fewer threads.
-  /// With an executor, this is the number of its tasks.
   unsigned threads = 0;
-
-  /// Threads of the caller that read: see Executor. Empty: execute() starts threads that end before it returns, and and
-  /// a Stream has threads until it is destroyed.
-  ///
-  /// With an executor, no thread of the library takes part. execute() calls it once, after on_reserved, and waits. A
-  /// Stream then reads nothing in the background. When no item is ready, Stream::next() calls the executor. Its tasks
-  /// read items until the memory_limit is reached, and end. So a Stream never keeps a thread of a pool waiting.
-  Executor executor = nullptr;
-
-  /// Bytes per read. 0: 2 MiB, or 16 MiB on network file systems; for destinations on a device, up to 16 MiB (2 MiB
-  /// without a memory_limit). A Source may choose another number: see Source::request_bytes(). A small memory_limit
-  /// makes chunks smaller.
-  std::uint64_t chunk_bytes = 0;
 
   /// Limit of the memory of the host, in bytes. It covers:
   /// - the bytes that are being read or converted;
@@ -110,32 +93,16 @@ struct ReadOptions {
   /// The limit does not cover the results of execute() and those that next() has returned. It does not cover up to
   /// 4 MiB per thread for gathering short pieces of slices and for unaligned direct I/O.
   ///
-  /// 0: for execute(), threads x chunk_bytes, and 32 MiB of pinned memory per device (128 MiB for files on a network).
-  /// For stream(), 256 MiB.
+  /// 0: for execute(), 2 MiB per thread (16 MiB on network file systems), and 32 MiB of pinned memory per device (128
+  /// MiB for files on a network). For stream(), 256 MiB.
   std::uint64_t memory_limit = 0;
 
   /// Mode in which the reads use the page cache.
   Cache cache = Cache::automatic;
 
-  /// Allocator for results that have no destination. It must outlive the call, or the Stream.
-  /// Null: memory comes from the system, and each 2 MiB page returns to it with the last Array on that page.
-  Arena* arena = nullptr;
-
-  /// Memory of the caller for results that have no destination, instead of `arena`. Every result that has bytes is one
-  /// allocation, of exactly its size and with an alignment of 64 bytes (read_packed(): its own, if that is larger).
-  /// execute() makes all allocations before it reads, in the calling thread. A Stream allocates when it begins to read
-  /// an item, in any of its threads, one at a time. There, allocate() must neither use the Stream nor wait for memory
-  /// that next() returned.
-  ///
-  /// The Arrays have MemoryKind::owned. Huge pages and the alignment for direct reads are then up to you: a direct read
-  /// goes through a bounce buffer, unless the address and the offset in the file are equal modulo the block of the
-  /// device. Buffers of the library, which memory_limit bounds, still come from the system.
-  Allocator allocator = {};
-
   /// Called with the number of bytes completed and the total, from time to time and once at the end.
   /// Runs in the thread that calls execute() or Stream::next(). next() also calls it while it waits. Return false to
   /// cancel (Errc::cancelled). Must not throw. Copies to a device may still be in flight until the last call.
-  /// With an executor, its tasks call it, too, one at a time.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
 
   /// Called once, after all results have memory and before execute() waits for their bytes. `arrays` has all results,
@@ -145,28 +112,15 @@ struct ReadOptions {
   /// them. If execute() fails, they stay undefined. `arrays` is valid during the call. A copy of an Array keeps its
   /// memory alive, as always.
   ///
-  /// Runs in the thread that calls execute(). If that is the only reader thread, or if there is an executor, reading
-  /// begins after the call. Return false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream
-  /// ignores it.
+  /// Runs in the thread that calls execute(). If that is the only reader thread, reading begins after the call. Return
+  /// false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream ignores it.
   Callback<bool(std::span<const Array> arrays)> on_reserved = nullptr;
-
-  /// Called for each chunk of a result as soon as it is complete, while it is still in the cache of a processor. The
-  /// chunks cover each byte of each result exactly once.
-  ///
-  /// `index` is the index of the item in the order of add(). `offset` is the offset of the chunk in the result, in
-  /// bytes. `bytes` is the chunk, in C order for all strides of the destination. Several threads call it at the same
-  /// time. Must not throw.
-  Callback<void(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes)> on_chunk = nullptr;
 
   /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
   /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
   /// then be on one device, the one of this stream. Otherwise the error is invalid_argument. Null: the default stream
   /// of each device.
   void* device_stream = nullptr;
-
-  /// Name or path of the library of the CUDA driver. Null: `libcuda.so.1`. The library is opened only if the plan has a
-  /// destination on a device.
-  const char* cuda_driver = nullptr;
 };
 
 /// The report on the work of a plan. It helps to find out why a load is slow.
@@ -185,7 +139,7 @@ struct ReadReport {
   std::uint64_t pinned_bytes = 0;    ///< size of the pinned memory for these copies, in bytes
   std::uint64_t reads = 0;           ///< number of calls that read
   std::uint64_t page_faults = 0;     ///< of the reader threads; about bytes / 2 MiB when huge pages are in use
-  unsigned threads = 0;              ///< number of reader threads, or of tasks of an executor
+  unsigned threads = 0;              ///< number of reader threads
   double seconds = 0;                ///< wall time
   double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
@@ -271,14 +225,12 @@ class ReadPlan {
   ///   of the element in the tensor, its value, and the path and the offset of the element. If there are several such
   ///   elements, it names one of them;
   /// - file_changed, open_failed: for a file that a Checkpoint opens again; the error names the tensor and the path;
-  /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices;
-  /// - invalid_argument: both `arena` and `allocator` are set, or only one function of `allocator`; allocate() returned
-  ///   misaligned memory; the executor threw an exception or ran no task.
+  /// - unsupported (no driver), invalid_argument (no such device), device_failed: for destinations on devices.
   [[nodiscard]] SAFETENSORS_API Result<ReadResult> execute(const ReadOptions& options = {}) const noexcept;
 
   /// Starts to read the items in the background, in the order of add(). Stream::next() returns each item when it is
   /// complete.
-  /// Errors: out_of_memory, overlapping_destination, and the errors of execute() for devices and for `allocator`.
+  /// Errors: out_of_memory, overlapping_destination, and the errors of execute() for devices.
   [[nodiscard]] SAFETENSORS_API Result<Stream> stream(const ReadOptions& options = {}) const noexcept;
 
  private:
@@ -308,8 +260,7 @@ class Stream {
   /// does not have these threads; there, the resources of the Stream are not released.
   SAFETENSORS_API ~Stream();
 
-  /// Waits for the next complete item and returns it. Returns nullopt after the last item. With
-  /// ReadOptions::executor, next() has items read if none is ready.
+  /// Waits for the next complete item and returns it. Returns nullopt after the last item.
   ///
   /// An error stops all reading. next() first returns the items that were complete before. Then it returns the error,
   /// and every later call returns the same error.
@@ -318,8 +269,7 @@ class Stream {
 
   /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false
   /// if that takes longer than `limit`. A limit of 0 or less does not wait. Takes no item and does not call
-  /// ReadOptions::progress. Call it from any thread. With ReadOptions::executor, it also returns true if only next()
-  /// can go on.
+  /// ReadOptions::progress. Call it from any thread.
   [[nodiscard]] SAFETENSORS_API bool wait_for(TimeSpan limit) const noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.

@@ -67,8 +67,6 @@
 #if __cplusplus < 202002L
 #error "safetensors needs C++20: compile with -std=c++20, or include <safetensors/safetensors.hpp>, which needs C++17"
 #else
-#include <safetensors/allocator.h>
-#include <safetensors/arena.h>
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
 #include <safetensors/checkpoint.h>
@@ -81,7 +79,6 @@
 #include <safetensors/edit.h>
 #include <safetensors/element.h>
 #include <safetensors/error.h>
-#include <safetensors/executor.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
 #include <safetensors/path.h>

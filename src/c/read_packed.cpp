@@ -133,9 +133,9 @@ safetensors_status safetensors_read_packed(const safetensors_packed_layout* layo
     if (Status status = require({{layout, "layout"}, {memory, "memory"}}); !status) return status;
     auto bytes = writable_bytes_of(destination, size);
     if (!bytes) return std::move(bytes).error();
-    auto reading = reading_of(options);
-    if (!reading) return std::move(reading).error();
-    auto packed = safetensors::read_packed(layout->layout, *bytes, reading->options);
+    auto read = read_options_of(options);
+    if (!read) return std::move(read).error();
+    auto packed = safetensors::read_packed(layout->layout, *bytes, *read);
     if (!packed) return std::move(packed).error();
     auto array = std::make_unique<safetensors_array>(safetensors_array{std::move(packed->memory)});
     if (report) *report = new safetensors_read_report{std::move(packed->report)};

@@ -12,7 +12,6 @@ using safetensors::AddOptions;
 using safetensors::Cache;
 using safetensors::Destination;
 using safetensors::DeviceMemory;
-using safetensors::ExecutorTask;
 using safetensors::ReadOptions;
 using safetensors::Result;
 using safetensors::Status;
@@ -25,7 +24,7 @@ static_assert(SAFETENSORS_CACHE_BYPASS == static_cast<int>(Cache::bypass));
 static_assert(SAFETENSORS_CACHE_AUTOMATIC == static_cast<int>(Cache::automatic));
 
 constexpr std::size_t kAddOptionsSize = offsetof(safetensors_add_options, reserved) + sizeof(uint32_t);
-constexpr std::size_t kReadOptionsSize = offsetof(safetensors_read_options, cuda_driver) + sizeof(const char*);
+constexpr std::size_t kReadOptionsSize = offsetof(safetensors_read_options, device_stream) + sizeof(void*);
 constexpr std::size_t kReportInfoSize = offsetof(safetensors_read_report_info, cache) + sizeof(int32_t);
 
 struct Added {
@@ -58,54 +57,22 @@ Result<Added> added_of(const safetensors_add_options* given) {
   return added;
 }
 
-extern "C" void run_task(void* context, std::size_t index) {
-  (*static_cast<const ExecutorTask*>(context))(index);
-}
-
-void set_callbacks(const safetensors_read_options& given, ReadOptions& options) {
-  void* const user = given.user;
-  if (given.executor)
-    options.executor = [run = given.executor, user](std::size_t count, const ExecutorTask& task) {
-      // A pointer to a C function cannot carry the task, so `context` does.
-      run(user, count, run_task, const_cast<void*>(static_cast<const void*>(&task)));
-    };
-  if (given.allocate)
-    options.allocator.allocate = [call = given.allocate, user](std::size_t size, std::size_t alignment) {
-      return call(user, size, alignment);
-    };
-  if (given.deallocate)
-    options.allocator.deallocate = [call = given.deallocate, user](void* memory, std::size_t size) {
-      call(user, memory, size);
-    };
-  if (given.progress)
-    options.progress = [call = given.progress, user](std::uint64_t completed, std::uint64_t total) {
-      return call(user, completed, total) != 0;
-    };
-  if (given.on_chunk)
-    options.on_chunk = [call = given.on_chunk, user](std::size_t index, std::uint64_t offset,
-                                                     std::span<const std::byte> bytes) {
-      call(user, index, offset, bytes.data(), bytes.size());
-    };
-}
-
 }  // namespace
 
-Result<Reading> safetensors::c::reading_of(const safetensors_read_options* given) {
+Result<ReadOptions> safetensors::c::read_options_of(const safetensors_read_options* given) {
   auto options = options_of(given, kReadOptionsSize);
   if (!options) return std::move(options).error();
   if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_AUTOMATIC)
     return invalid_argument("unknown cache mode " + std::to_string(options->cache));
-  Reading reading;
-  if (options->arena) reading.arena = options->arena->arena;
-  reading.options.threads = options->threads;
-  reading.options.chunk_bytes = options->chunk_bytes;
-  reading.options.memory_limit = options->memory_limit;
-  reading.options.cache = static_cast<Cache>(options->cache);
-  reading.options.arena = reading.arena.get();
-  reading.options.device_stream = options->device_stream;
-  reading.options.cuda_driver = options->cuda_driver;
-  set_callbacks(*options, reading.options);
-  return reading;
+  ReadOptions read{.threads = options->threads,
+                   .memory_limit = options->memory_limit,
+                   .cache = static_cast<Cache>(options->cache),
+                   .device_stream = options->device_stream};
+  if (options->progress)
+    read.progress = [call = options->progress, user = options->user](std::uint64_t completed, std::uint64_t total) {
+      return call(user, completed, total) != 0;
+    };
+  return read;
 }
 
 namespace {
@@ -173,9 +140,9 @@ safetensors_status safetensors_read_plan_execute(const safetensors_read_plan* pl
   clear(result);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{plan, "plan"}, {result, "result"}}); !status) return status;
-    auto reading = reading_of(options);
-    if (!reading) return std::move(reading).error();
-    return hand_out(plan->plan.execute(reading->options), result);
+    auto read = read_options_of(options);
+    if (!read) return std::move(read).error();
+    return hand_out(plan->plan.execute(*read), result);
   });
 }
 
@@ -221,11 +188,11 @@ safetensors_status safetensors_read_plan_stream(const safetensors_read_plan* pla
   clear(stream);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{plan, "plan"}, {stream, "stream"}}); !status) return status;
-    auto reading = reading_of(options);
-    if (!reading) return std::move(reading).error();
-    auto begun = plan->plan.stream(reading->options);
+    auto read = read_options_of(options);
+    if (!read) return std::move(read).error();
+    auto begun = plan->plan.stream(*read);
     if (!begun) return std::move(begun).error();
-    *stream = new safetensors_stream{.arena = reading->arena, .stream = *std::move(begun)};
+    *stream = new safetensors_stream{.stream = *std::move(begun)};
     return {};
   });
 }

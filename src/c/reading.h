@@ -3,18 +3,11 @@
 
 #include <safetensors/read_plan.h>
 
-#include <memory>
-
 #include "c/support.h"
 
 namespace safetensors::c {
 
-struct Reading {
-  ReadOptions options;
-  std::shared_ptr<safetensors::Arena> arena;  // keeps options.arena alive
-};
-
 // Errors: invalid_argument, and those of options_of(). May throw std::bad_alloc.
-[[nodiscard]] Result<Reading> reading_of(const safetensors_read_options* given);
+[[nodiscard]] Result<ReadOptions> read_options_of(const safetensors_read_options* given);
 
 }  // namespace safetensors::c

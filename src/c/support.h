@@ -53,9 +53,6 @@ struct safetensors_array {
 struct safetensors_checkpoint {
   safetensors::Checkpoint checkpoint;
 };
-struct safetensors_arena {
-  std::shared_ptr<safetensors::Arena> arena;
-};
 struct safetensors_read_plan {
   safetensors::ReadPlan plan;
 };
@@ -66,7 +63,6 @@ struct safetensors_read_report {
   safetensors::ReadReport report;
 };
 struct safetensors_stream {
-  std::shared_ptr<const safetensors::Arena> arena;  // outlives the stream, whatever the caller frees first
   safetensors::Stream stream;
   bool out_of_memory = false;  // a handle could not be allocated; every later call fails with this error
 };

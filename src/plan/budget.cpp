@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "os/huge_page_allocator.h"
+#include "os/huge_page_memory.h"
 #include "os/parallel.h"
 #include "plan/jobs.h"
+#include "plan/tuning.h"
 
 namespace safetensors::plan {
 namespace {
@@ -24,7 +25,7 @@ constexpr std::size_t kMinRingSlotBytes = std::size_t{2} << 20;
 constexpr std::size_t kMaxRingSlotBytes = std::size_t{8} << 20;
 
 std::size_t aligned_down(std::size_t size) noexcept {
-  return size / os::HugePageAllocator::kAlignment * os::HugePageAllocator::kAlignment;
+  return size / os::MemoryRequest::kAlignment * os::MemoryRequest::kAlignment;
 }
 
 // Returns whether any item needs a staging buffer. Looks only at items on devices, or only at items on the host.
@@ -48,7 +49,7 @@ unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexce
 Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> items,
                std::span<const std::unique_ptr<io::SourceReader>> readers)
     : memory_limit_(options.memory_limit == 0 && streamed ? kDefaultStreamBudget : options.memory_limit),
-      chunk_given_(options.chunk_bytes != 0),
+      chunk_given_(tuning.chunk_bytes != 0),
       device_stream_(options.device_stream),
       host_staging_(stages(items, false)),
       device_staging_(stages(items, true)),
@@ -60,7 +61,7 @@ Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> 
     fastest = std::max(fastest, threads_for(*reader, processors));
   }
   threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
-  if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(options.chunk_bytes, kMaxChunk));
+  if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(tuning.chunk_bytes, kMaxChunk));
   max_chunk_ = std::max(aligned_down(max_chunk_), kMinChunk);
   limit_to_work(items, readers);
   if (memory_limit_ != 0) limit_to_budget();

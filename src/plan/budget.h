@@ -53,7 +53,7 @@ class Budget {
   void leave_for_results(std::uint64_t pinned_bytes) noexcept;
 
   std::uint64_t memory_limit_;  // 0: no limit
-  bool chunk_given_;            // the caller chose the chunk
+  bool chunk_given_;            // a test chose the chunk
   void* device_stream_;
   bool host_staging_;    // items in memory of the host need staging buffers
   bool device_staging_;  // items on devices need staging buffers

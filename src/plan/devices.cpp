@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/tuning.h"
 
 namespace safetensors::plan {
 
@@ -21,7 +22,7 @@ Status Devices::open(std::span<const Item> items, std::span<Slot> slots, const R
     return base::make_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
                                                         std::to_string(ring_of.size()) + ": make a plan for each");
   const Result<std::shared_ptr<const device::Cuda>> cuda =
-      options.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(options.cuda_driver);
+      tuning.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(tuning.cuda_driver);
   if (!cuda) return cuda.error();
   for (auto& [ordinal, ring] : ring_of) {
     Result<std::unique_ptr<device::CopyRing>> made =

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "os/thread_group.h"
-#include "plan/tasks.h"
 #include "plan/worker.h"
 
 namespace safetensors::plan {
@@ -27,10 +26,7 @@ Execution::Execution(ExecutionState& run, std::uint64_t run_bytes)
 }
 
 Status Execution::execute(const std::function<Status()>& prepare) {
-  if (run_.options().executor)
-    read_in_tasks(prepare);
-  else
-    read_in_threads(prepare);
+  read_in_threads(prepare);
   if (failed_) return std::move(error_);
   if (Status status = run_.finish_devices(); !status) return status;
   return run_.tell_progress();
@@ -45,14 +41,6 @@ void Execution::read_in_threads(const std::function<Status()>& prepare) noexcept
   helpers.join();
 }
 
-// The calling thread waits in the executor, so it cannot prepare meanwhile.
-void Execution::read_in_tasks(const std::function<Status()>& prepare) noexcept {
-  Status status = base::guarded(prepare);
-  if (status && !run_.items().empty())
-    status = run_tasks(run_.options().executor, run_.budget().threads(), [this] { work(); });
-  if (!status) fail(kBeforeJobs, std::move(status).error());
-}
-
 void Execution::work() noexcept {
   Worker worker(run_);
   Run taken;
@@ -60,8 +48,8 @@ void Execution::work() noexcept {
     for (std::size_t i = 0; i < taken.count && is_wanted(taken.first + i); ++i) {
       if (Status status = worker.work(taken.jobs[i]); !status) {
         fail(taken.first + i, std::move(status).error());
-      } else if (run_.options().executor || std::this_thread::get_id() == caller_) {
-        if (status = run_.tell_progress_in_turn(); !status) fail(kBeforeJobs, std::move(status).error());
+      } else if (std::this_thread::get_id() == caller_) {
+        if (status = run_.tell_progress(); !status) fail(kBeforeJobs, std::move(status).error());
       }
     }
   }

@@ -15,7 +15,7 @@
 
 namespace safetensors::plan {
 
-// The calling thread and helpers, or the tasks of the caller's executor, read all items of a run. If several jobs fail,
+// The calling thread and helpers read all items of a run. If several jobs fail,
 // the error of the first of these jobs is the result, so that the same files give the same error every time. If the
 // caller cancels, that is the result.
 class Execution {
@@ -23,8 +23,8 @@ class Execution {
   // run_bytes: as Budget::run_bytes().
   Execution(ExecutionState& run, std::uint64_t run_bytes);
 
-  // The calling thread runs `prepare` while the other threads already read, or before an executor. If `prepare` fails,
-  // reading stops, and its error is the result.
+  // The calling thread runs `prepare` while the other threads already read. If `prepare` fails, reading stops, and its
+  // error is the result.
   [[nodiscard]] Status execute(const std::function<Status()>& prepare);
 
  private:
@@ -39,7 +39,6 @@ class Execution {
   };
 
   void read_in_threads(const std::function<Status()>& prepare) noexcept;
-  void read_in_tasks(const std::function<Status()>& prepare) noexcept;
   void work() noexcept;
   bool take(Run& taken) noexcept;
   [[nodiscard]] std::uint64_t next_run_bytes() const noexcept;

@@ -96,7 +96,7 @@ ExecutionState::ExecutionState(std::span<const Item> items, const ReadOptions& o
       slots_(new Slot[items.size()]),
       readers_(make_readers()),
       budget_(options, streamed, items, readers_),
-      memory_(items, slots(), options) {
+      memory_(items, slots()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!streamed) sort_order();
   for (const Item& item : items) total_ += item.size;
@@ -176,12 +176,6 @@ Status ExecutionState::tell_progress() const noexcept {
   const std::uint64_t bytes = completed();
   if (!options_.progress || options_.progress(bytes, total_)) return {};
   return base::cancelled(bytes, total_);
-}
-
-Status ExecutionState::tell_progress_in_turn() noexcept {
-  if (!options_.progress) return {};
-  const std::unique_lock turn(progress_, std::try_to_lock);
-  return turn ? tell_progress() : Status();
 }
 
 void ExecutionState::add(const JobCost& cost) noexcept {

@@ -57,8 +57,6 @@ class ExecutionState {
   void add_completed(std::size_t index, std::uint64_t bytes) noexcept;
   // Calls ReadOptions::progress. Runs in the caller's thread. Error: cancelled.
   [[nodiscard]] Status tell_progress() const noexcept;
-  // Does the same in any thread that reads, unless another thread does it now. Error: cancelled.
-  [[nodiscard]] Status tell_progress_in_turn() noexcept;
 
   void add(const JobCost& cost) noexcept;
   // May throw std::bad_alloc.
@@ -86,7 +84,6 @@ class ExecutionState {
   std::uint64_t total_ = 0;
   std::atomic<std::uint64_t> completed_{0};
 
-  std::mutex progress_;       // held by a thread of an executor that calls ReadOptions::progress
   mutable std::mutex mutex_;  // guards cost_
   JobCost cost_;
 };

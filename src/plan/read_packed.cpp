@@ -11,9 +11,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "os/huge_page_allocator.h"
-#include "plan/arena.h"
-#include "plan/memory.h"
+#include "os/huge_page_memory.h"
 #include "plan/packed.h"
 #include "plan/read_plan.h"
 
@@ -21,7 +19,7 @@ namespace safetensors {
 inline namespace v0 {
 namespace {
 
-using Pages = os::HugePageAllocator;
+using os::MemoryRequest;
 
 constexpr std::uint64_t kMinDirectItem = 256 << 10;  // bytes
 
@@ -47,40 +45,24 @@ Result<Buffer> use_memory(std::span<std::byte> destination, const PackedTable& t
 // Direct I/O writes to memory whose address and file offset are equal modulo the block. If the alignment allows it, the
 // buffer begins where this is true for its first large tensor. In most files, it is then true for all that follow.
 std::uint32_t phase_of(const detail::PackedLayoutState& layout) {
-  if (layout.table.alignment() > Pages::kAlignment) return 0;
+  if (layout.table.alignment() > MemoryRequest::kAlignment) return 0;
   const auto large = std::ranges::find_if(
       layout.items, [](const plan::Item& item) { return item.plain() && item.size >= kMinDirectItem; });
   if (large == layout.items.end()) return 0;
   const auto row = static_cast<std::size_t>(large - layout.items.begin());
   const auto phase =
-      static_cast<std::uint32_t>((large->file_offset() - layout.table.tensors()[row].offset) % Pages::kPhase);
-  return phase % Pages::kAlignment == 0 ? phase : 0;
+      static_cast<std::uint32_t>((large->file_offset() - layout.table.tensors()[row].offset) % MemoryRequest::kPhase);
+  return phase % MemoryRequest::kAlignment == 0 ? phase : 0;
 }
 
-Result<Buffer> make_memory(const detail::PackedLayoutState& layout, const ReadOptions& options) {
-  Buffer buffer;
-  if (Status status = plan::check_memory_options(options); !status) return std::move(status).error();
-  if (options.allocator.allocate && layout.table.nbytes() != 0) {
-    const std::size_t alignment = std::max<std::size_t>(layout.table.alignment(), Pages::kAlignment);
-    Result<std::shared_ptr<std::byte>> memory =
-        plan::allocate(std::make_shared<const Allocator>(options.allocator), layout.table.nbytes(), alignment);
-    if (!memory) return std::move(memory).error();
-    buffer.owner = *std::move(memory);
-    buffer.bytes = {buffer.owner.get(), static_cast<std::size_t>(layout.table.nbytes())};
-    return buffer;
-  }
-  Pages::Request request{.size = layout.table.nbytes(), .phase = phase_of(layout)};
+Result<Buffer> make_memory(const detail::PackedLayoutState& layout) {
+  MemoryRequest request{.size = layout.table.nbytes(), .phase = phase_of(layout)};
   bool huge = true;
-  Pages* const pages = options.arena == nullptr ? nullptr : detail::Access<Arena>::pages(*options.arena);
-  const std::span<Pages::Request> requests(&request, 1);
-  if (Status status = pages != nullptr ? pages->place(requests) : Pages::place_once(requests, huge); !status)
-    return std::move(status).error();
-  if (pages != nullptr) huge = pages->huge();
-  buffer.owner = std::move(request.memory);
-  buffer.bytes = {buffer.owner.get(), static_cast<std::size_t>(request.size)};
-  buffer.fresh = huge && (pages != nullptr || request.size >= os::kHugePage);
-  buffer.huge_refused = !huge;
-  return buffer;
+  if (Status status = os::place({&request, 1}, huge); !status) return std::move(status).error();
+  return Buffer{.bytes = {request.memory.get(), static_cast<std::size_t>(request.size)},
+                .owner = request.memory,
+                .fresh = huge && request.size >= os::kHugePage,
+                .huge_refused = !huge};
 }
 
 std::vector<plan::Item> items_in(const detail::PackedLayoutState& layout, const Buffer& buffer) {
@@ -110,7 +92,7 @@ Result<Packed> read_packed(const PackedLayout& layout, std::span<std::byte> dest
   return base::guarded([&]() -> Result<Packed> {
     const detail::PackedLayoutState& state = *layout.state_;
     const bool ours = destination.empty();
-    Result<Buffer> buffer = ours ? make_memory(state, options) : use_memory(destination, state.table);
+    Result<Buffer> buffer = ours ? make_memory(state) : use_memory(destination, state.table);
     if (!buffer) return std::move(buffer).error();
     Result<ReadResult> read = plan::execute(items_in(state, *buffer), options);
     if (!read) return std::move(read).error();

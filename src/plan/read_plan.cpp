@@ -68,7 +68,6 @@ Result<ReadResult> ReadPlan::execute(const ReadOptions& options) const noexcept 
 
 Result<ReadResult> plan::execute(std::span<const Item> items, const ReadOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  if (Status status = check_memory_options(options); !status) return std::move(status).error();
   if (Status status = check_destinations(items); !status) return std::move(status).error();
   ExecutionState run(items, options, false);
   if (Status status = run.open_devices(); !status) return std::move(status).error();

@@ -1,6 +1,5 @@
 // Hands out the items of a plan while others are read. Threads take jobs under one mutex. They wait while the budget is
-// full of results that the caller has not taken. With an executor of the caller, nothing may wait for the caller: the
-// tasks end instead, and next() starts new ones when all results are taken.
+// full of results that the caller has not taken.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -16,9 +15,7 @@
 #include "plan/destinations.h"
 #include "plan/execution_state.h"
 #include "plan/jobs.h"
-#include "plan/memory.h"
 #include "plan/read_plan.h"
-#include "plan/tasks.h"
 #include "plan/worker.h"
 
 namespace safetensors {
@@ -57,8 +54,6 @@ struct Stream::State {
   [[nodiscard]] std::span<const plan::Item> items() const noexcept {
     return plan ? std::span<const plan::Item>(plan->items) : std::span<const plan::Item>();
   }
-  [[nodiscard]] bool in_tasks() const noexcept { return static_cast<bool>(run.options().executor); }
-  void read_in_tasks() noexcept;
   bool admit(std::size_t item) noexcept;
   void announce(const plan::Job& job);
   void fail(Error error) noexcept;
@@ -72,18 +67,16 @@ struct Stream::State {
   std::vector<bool> announced;
   std::uint64_t held_bytes = 0;  // of results on the host that were begun and that the caller has not taken
   bool stopping = false;
-  bool all_begun = false;  // every job has been taken
   std::optional<Error> failure;
-  std::size_t working = 0;  // threads and tasks that have not ended
+  std::size_t working = 0;  // threads that have not ended
   os::ThreadGroup threads;
 };
 
 Status Stream::State::start() noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = run.open_devices(); !status) return status;
-    all_begun = items().empty();
     const std::lock_guard lock(mutex);  // blocks the threads until `working` is set
-    const unsigned wanted = all_begun || in_tasks() ? 0 : run.budget().threads();
+    const unsigned wanted = items().empty() ? 0 : run.budget().threads();
     const int error_number = threads.start(wanted, [this] { work(); });
     working = threads.size();
     if (wanted != 0 && working == 0)
@@ -105,19 +98,16 @@ void Stream::State::work() noexcept {
   {
     plan::Worker worker(run);
     std::unique_lock lock(mutex);
-    if (in_tasks()) ++working;
     while (!stopping && !failure) {
       plan::Job job;
       const plan::Jobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
-      if (next == plan::Jobs::Next::end) all_begun = true;
-      if (next == plan::Jobs::Next::end || (next == plan::Jobs::Next::wait && in_tasks())) break;
+      if (next == plan::Jobs::Next::end) break;
       if (next == plan::Jobs::Next::wait) {
         if (!failure) capacity_changed.wait(lock);
         continue;
       }
       lock.unlock();
       Status status = worker.work(job);
-      if (status && in_tasks() && !run.tell_progress_in_turn()) cancel();
       lock.lock();
       if (status) status = base::guarded([&]() -> Status { return announce(job), Status(); });
       if (!status) fail(std::move(status).error());
@@ -127,15 +117,6 @@ void Stream::State::work() noexcept {
   --working;
   capacity_changed.notify_all();
   ready_changed.notify_all();
-}
-
-// All results that were begun before are with the caller, so the budget admits the next item. Its jobs end before this
-// function returns, so it is ready then.
-void Stream::State::read_in_tasks() noexcept {
-  Status status = plan::run_tasks(run.options().executor, run.budget().threads(), [this] { work(); });
-  if (status) return;
-  const std::lock_guard lock(mutex);
-  fail(std::move(status).error());
 }
 
 // Called under the mutex. Reserves memory without touching it.
@@ -178,11 +159,6 @@ bool Stream::State::wait_for(std::chrono::milliseconds limit) noexcept {
 Result<std::optional<StreamItem>> Stream::State::next() {
   while (!wait_for(kBetweenReports)) tell_progress();
   std::unique_lock lock(mutex);
-  if (in_tasks() && ready.empty() && !failure && !all_begun) {
-    lock.unlock();
-    read_in_tasks();
-    lock.lock();
-  }
   if (ready.empty()) {
     if (failure) return *failure;
     return std::optional<StreamItem>();
@@ -249,7 +225,6 @@ Result<ReadReport> Stream::report() const noexcept {
 
 Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
   return base::guarded([&]() -> Result<Stream> {
-    if (Status status = plan::check_memory_options(options); !status) return std::move(status).error();
     if (state_) {
       if (Status status = plan::check_destinations(state_->items); !status) return std::move(status).error();
     }

@@ -90,7 +90,7 @@ Status Worker::range(const Job& job) {
   if (item.plain()) {
     const std::span<std::byte> to(destination(index, job.item_offset, size), size);
     if (Status status = read(item, slot, job.offset, to); !status) return status;
-    finish(index, job.item_offset, to);
+    finish(index, to.size());
     return {};
   }
   const Result<std::span<std::byte>> staged = staging(item, size);
@@ -124,7 +124,7 @@ Status Worker::batch(const Job& job) {
     const auto bytes = memory.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
                                       static_cast<std::size_t>(item.stored));
     if (contiguous)
-      finish(index, 0, bytes);
+      finish(index, bytes.size());
     else if (Status status = deliver(index, 0, bytes); !status)
       return status;
   }
@@ -151,7 +151,7 @@ Status Worker::pieces(const Job& job) {
     return status;
   }
   if (!item.plain()) return deliver(index, job.item_offset, to);
-  finish(index, job.item_offset, to);
+  finish(index, to.size());
   return {};
 }
 
@@ -252,7 +252,7 @@ Status Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<c
     std::memcpy(destination(index, item_offset, stored.size()), stored.data(), stored.size());
   else
     scatter(item, item_offset, stored);
-  finish(index, item_offset, stored);
+  finish(index, stored.size());
   return {};
 }
 
@@ -272,7 +272,7 @@ Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<cons
     const std::size_t done = format::try_cast(item.tensor.dtype(), in, item.dtype, out, count);
     if (done != count) return out_of_range(item, item_offset + (element + done) * from_bytes, in + done * from_bytes);
     if (scatters) scatter(item, offset, {out, count * to_bytes});
-    finish(index, offset, {out, count * to_bytes});
+    finish(index, count * to_bytes);
   }
   return {};
 }
@@ -294,10 +294,9 @@ std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::siz
   return pinned_ + parts_.back().from;
 }
 
-// Called when a range of the result is written. Bytes for a device are complete only when the device has copied them.
-void Worker::finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  if (run_.options().on_chunk) run_.options().on_chunk(index, offset, bytes);
-  if (run_.slot(index).ring == nullptr) run_.add_completed(index, bytes.size());
+// Called when bytes of the result are written. Bytes for a device are complete only when the device has copied them.
+void Worker::finish(std::size_t index, std::uint64_t bytes) noexcept {
+  if (run_.slot(index).ring == nullptr) run_.add_completed(index, bytes);
 }
 
 Result<std::span<std::byte>> Worker::staging(const Item& item, std::size_t size) {

@@ -45,7 +45,7 @@ class Worker {
 
   Status deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
   Status cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
-  void finish(std::size_t index, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
+  void finish(std::size_t index, std::uint64_t bytes) noexcept;
   std::byte* destination(std::size_t index, std::uint64_t offset, std::size_t size);
   Result<std::span<std::byte>> staging(const Item& item, std::size_t size);
 

@@ -3,6 +3,7 @@
 
 #include "support/fake_driver.h"
 #include "support/file_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors::test {
 namespace {
@@ -33,11 +34,6 @@ class CDevice : public DeviceTest {
     options.device_size = size;
     return safetensors_read_plan_add(plan, tensor, nullptr, &options, &error);
   }
-  [[nodiscard]] static safetensors_read_options options() {
-    safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-    options.cuda_driver = SAFETENSORS_FAKE_CUDA;
-    return options;
-  }
 
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
@@ -45,14 +41,16 @@ class CDevice : public DeviceTest {
   safetensors_tensor* tensor = nullptr;
   safetensors_read_plan* plan = nullptr;
   safetensors_error error;
+  const CudaDriver used{SAFETENSORS_FAKE_CUDA};
 };
 
 TEST_F(CDevice, CopiesResultsAndReportsThem) {
   const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
-  safetensors_read_options with = options();
+  safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   with.memory_limit = std::uint64_t{3} << 20;
-  with.chunk_bytes = std::uint64_t{1} << 16;
+  constexpr std::uint64_t kChunk = std::uint64_t{1} << 16;
+  const ChunkBytes chunks(kChunk);
   with.threads = 1;
   safetensors_read_result* result = nullptr;
   ASSERT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
@@ -64,7 +62,7 @@ TEST_F(CDevice, CopiesResultsAndReportsThem) {
   EXPECT_EQ(info.bytes_device, kSize);
   EXPECT_GT(info.pinned_bytes, 0U);
   EXPECT_LE(info.pinned_bytes, with.memory_limit);
-  EXPECT_GE(info.reads, kSize / with.chunk_bytes);
+  EXPECT_GE(info.reads, kSize / kChunk);
   EXPECT_EQ(info.threads, 1U);
   safetensors_read_report_free(report);
   safetensors_read_result_free(result);
@@ -73,7 +71,7 @@ TEST_F(CDevice, CopiesResultsAndReportsThem) {
 TEST_F(CDevice, StreamsArrayWithoutBytes) {
   const TestDeviceMemory memory(*cuda, kSize);
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
-  const safetensors_read_options with = options();
+  const safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   safetensors_stream* stream = nullptr;
   ASSERT_EQ(safetensors_read_plan_stream(plan, &with, &stream, &error), SAFETENSORS_OK) << error.message;
   safetensors_array* array = nullptr;
@@ -107,7 +105,7 @@ TEST_F(CDevice, CopiesAfterWorkOnCallerStream) {
               device::CudaResult::success);
   }
   const unsigned waits = driver.calls("cuStreamWaitEvent");
-  safetensors_read_options with = options();
+  safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   with.device_stream = earlier;
   safetensors_read_result* result = nullptr;
   EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
@@ -125,11 +123,11 @@ TEST_F(CDevice, RefusesInvalidDestinations) {
   EXPECT_EQ(add(memory, 0, kSize - 1), SAFETENSORS_ERROR_BUFFER_SIZE);
   EXPECT_STREQ(error.message, "tensor `t`: the result has 300000 bytes, the destination 299999");
   ASSERT_EQ(add(memory, 100, kSize), SAFETENSORS_OK);
-  safetensors_read_options with = options();
+  safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   safetensors_read_result* result = nullptr;
   safetensors_stream* stream = nullptr;
   EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, nullptr), SAFETENSORS_ERROR_INVALID_ARGUMENT);
-  with.cuda_driver = "libno_such_driver.so.1";
+  const CudaDriver none("libno_such_driver.so.1");
   EXPECT_EQ(safetensors_read_plan_stream(plan, &with, &stream, nullptr), SAFETENSORS_ERROR_UNSUPPORTED);
   EXPECT_EQ(result, nullptr);
   EXPECT_EQ(stream, nullptr);

@@ -1,4 +1,4 @@
-/* Reading many tensors at once in the C interface: plans, results, reports, arenas. */
+/* Reading many tensors at once in the C interface: plans, results, reports. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "c/test_plans.h"
@@ -173,46 +173,33 @@ static void refused_items(void) {
   safetensors_file_free(file);
 }
 
-static void callbacks_get_the_users_pointer(void) {
-  safetensors_tensor_data tensors[22];
+static void progress_gets_the_users_pointer(void) {
   safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
   safetensors_read_plan* plan = plan_of_all(file);
   safetensors_read_result* result = NULL;
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-  struct told_chunks chunks;
-  struct told* const told = &chunks.told;
+  struct told told;
   uint64_t nbytes = 0;
-  memset(&chunks, 0, sizeof chunks);
-  told->answer = 1;
-  pthread_mutex_init(&chunks.mutex, NULL);
+  memset(&told, 0, sizeof told);
+  told.answer = 1;
   options.threads = 3;
-  options.user = &chunks;
+  options.user = &told;
   options.progress = tell_progress;
-  options.on_chunk = tell_chunk;
   options.cache = SAFETENSORS_CACHE_FILL;
   GOOD(safetensors_read_plan_execute(plan, &options, &result, &error));
   safetensors_read_result_free(result);
   GOOD(safetensors_read_plan_size(plan, NULL, &nbytes, &error));
-  CHECK(told->calls > 0 && told->done == nbytes && told->total == nbytes && chunks.bytes == nbytes);
-  const size_t count = make_tensors(tensors);
-  for (size_t i = 0; i < count; ++i) CHECK(memcmp(chunks.seen[i], bytes24, tensors[i].size) == 0);
-  options.progress = NULL; /* each alone */
-  GOOD(safetensors_read_plan_execute(plan, &options, &result, &error));
-  safetensors_read_result_free(result);
-  CHECK(chunks.bytes == 2 * nbytes);
+  CHECK(told.calls > 0 && told.done == nbytes && told.total == nbytes);
   safetensors_read_plan_free(plan);
 
   plan = plan_of(file, "U8");
-  options.progress = tell_progress;
-  options.on_chunk = NULL;
-  told->calls = 0;
-  told->answer = 0;
+  told.calls = 0;
+  told.answer = 0;
   FAILS(safetensors_read_plan_execute(plan, &options, &result, &error), CANCELLED);
   SAYS("cancelled after 24 of 24 bytes");
-  CHECK(result == NULL && told->calls == 1);
+  CHECK(result == NULL && told.calls == 1);
   safetensors_read_plan_free(plan);
   safetensors_file_free(file);
-  pthread_mutex_destroy(&chunks.mutex);
 }
 
 static void read_options(void) {
@@ -228,7 +215,6 @@ static void read_options(void) {
     safetensors_array* array = NULL;
     later.known.cache = cache;
     later.known.threads = 2;
-    later.known.chunk_bytes = 4096;
     later.known.memory_limit = 8192;
     GOOD(safetensors_read_plan_execute(plan, &later.known, &result, &error));
     GOOD(safetensors_read_result_array(result, 9, &array, &error));
@@ -247,10 +233,7 @@ static void read_options(void) {
   later.unknown = 1;
   FAILS(safetensors_read_plan_execute(plan, &later.known, &result, &error), UNSUPPORTED);
   CHECK(result == NULL);
-  later.known.struct_size = offsetof(safetensors_read_options, executor); /* of a caller from before executors */
-  GOOD(safetensors_read_plan_execute(plan, &later.known, &result, &error));
-  safetensors_read_result_free(result);
-  later.known.struct_size -= 1;
+  later.known.struct_size = sizeof later.known - 1;
   FAILS(safetensors_read_plan_stream(plan, &later.known, &stream, &error), INVALID_ARGUMENT);
   CHECK(stream == NULL);
   safetensors_read_plan_free(plan);
@@ -290,41 +273,6 @@ static void reports(void) {
   safetensors_file_free(file);
 }
 
-static void arenas(void) {
-  safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
-  safetensors_read_plan* plan = plan_of_all(file);
-  safetensors_read_result* result = NULL;
-  safetensors_array* array = NULL;
-  safetensors_arena* arena = NULL;
-  safetensors_stream* stream = NULL;
-  safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
-  uint64_t reserved = 1;
-  uint64_t live = 1;
-  uint64_t trimmed = 0;
-  uint64_t item = 0;
-  GOOD(safetensors_arena_create(&arena, &error));
-  GOOD(safetensors_arena_size(arena, &reserved, &live, &error));
-  CHECK(reserved == 0 && live == 0);
-  options.arena = arena;
-  GOOD(safetensors_read_plan_execute(plan, &options, &result, &error));
-  GOOD(safetensors_arena_size(arena, &reserved, &live, &error));
-  CHECK(live > 0 && live <= reserved);
-  safetensors_read_result_free(result);
-  GOOD(safetensors_arena_size(arena, NULL, &live, &error));
-  CHECK(live == 0);
-  GOOD(safetensors_arena_trim(arena, &trimmed, &error));
-  CHECK(trimmed > 0 && trimmed <= reserved);
-  GOOD(safetensors_arena_trim(arena, NULL, &error));
-  GOOD(safetensors_arena_size(arena, NULL, NULL, &error));
-  GOOD(safetensors_read_plan_stream(plan, &options, &stream, &error));
-  safetensors_arena_free(arena); /* the stream keeps it, and each array its own memory */
-  GOOD(safetensors_stream_next(stream, &item, &array, &error));
-  safetensors_stream_free(stream);
-  check_array(array, item);
-  safetensors_read_plan_free(plan);
-  safetensors_file_free(file);
-}
-
 static void null_arguments(void) {
   safetensors_file* file = open_file(path, SAFETENSORS_ACCESS_READ);
   safetensors_read_plan* plan = plan_of(file, "U8");
@@ -332,7 +280,6 @@ static void null_arguments(void) {
   safetensors_read_result* result = NULL;
   safetensors_read_report* report = NULL;
   safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
-  safetensors_arena* arena = NULL;
   safetensors_array* array = NULL;
   const char* text = "x";
   size_t length = 1;
@@ -361,19 +308,12 @@ static void null_arguments(void) {
   safetensors_read_report_free(report);
   safetensors_read_result_free(result);
 
-  GOOD(safetensors_arena_create(&arena, &error));
-  FAILS(safetensors_arena_create(NULL, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_arena_size(NULL, &number, NULL, &error), INVALID_ARGUMENT);
-  FAILS(safetensors_arena_trim(NULL, &number, &error), INVALID_ARGUMENT);
-  safetensors_arena_free(arena);
-
   CHECK(safetensors_read_plan_create(&no_plan, NULL) == SAFETENSORS_OK); /* an error is not needed */
   CHECK(safetensors_read_plan_add(no_plan, NULL, NULL, NULL, NULL) == SAFETENSORS_ERROR_INVALID_ARGUMENT);
   safetensors_read_plan_free(no_plan);
   safetensors_read_plan_free(NULL);
   safetensors_read_result_free(NULL);
   safetensors_read_report_free(NULL);
-  safetensors_arena_free(NULL);
   safetensors_read_plan_free(plan);
   safetensors_file_free(file);
 }
@@ -403,10 +343,9 @@ int main(void) {
   destinations_slices_and_casts();
   casts_of_integers();
   refused_items();
-  callbacks_get_the_users_pointer();
+  progress_gets_the_users_pointer();
   read_options();
   reports();
-  arenas();
   null_arguments();
   plans_without_items();
   remove_directory();

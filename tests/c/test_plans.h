@@ -43,20 +43,4 @@ static inline void check_array(safetensors_array* array, uint64_t item) {
   safetensors_array_free(array);
 }
 
-/* What both callbacks were told. */
-struct told_chunks {
-  struct told told; /* first: tell_progress is given the same pointer */
-  pthread_mutex_t mutex;
-  unsigned char seen[22][192];
-  uint64_t bytes;
-};
-
-static inline void tell_chunk(void* user, uint64_t item, uint64_t offset, const void* bytes, size_t size) {
-  struct told_chunks* told = user;
-  pthread_mutex_lock(&told->mutex);
-  if (item < 22 && offset <= 192 && size <= 192 - offset) memcpy(told->seen[item] + offset, bytes, size);
-  told->bytes += size;
-  pthread_mutex_unlock(&told->mutex);
-}
-
 #endif

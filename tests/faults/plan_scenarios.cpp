@@ -1,4 +1,4 @@
-// Scenarios that use checkpoints, arenas, read plans and streams.
+// Scenarios that use checkpoints, read plans and streams.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -117,31 +117,11 @@ void look_at_report(Trial& run, safetensors_read_report* report) {
   TRY_VOID(run, safetensors_read_report_free, report);
 }
 
-// The executor and the memory of an engine. Its tasks run in the calling thread.
-void use_engine(safetensors_read_options& options, std::atomic<int>& live) {
-  options.user = &live;
-  options.executor = [](void*, std::size_t count, void (*task)(void*, std::size_t), void* context) {
-    for (std::size_t i = 0; i < count; ++i) task(context, i);
-  };
-  options.allocate = [](void* user, std::size_t size, std::size_t alignment) -> void* {
-    void* const memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    if (memory != nullptr) ++*static_cast<std::atomic<int>*>(user);
-    return memory;
-  };
-  options.deallocate = [](void* user, void* memory, std::size_t) {
-    --*static_cast<std::atomic<int>*>(user);
-    std::free(memory);
-  };
-}
-
-void execute_with(Trial& run, std::int32_t cache, safetensors_arena* arena, std::atomic<int>* live = nullptr) {
+void execute_with(Trial& run, std::int32_t cache) {
   safetensors_read_plan* const plan = make_plan(run);
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
-  options.chunk_bytes = 1 << 20;
   options.cache = cache;
-  options.arena = arena;
-  if (live != nullptr) use_engine(options, *live);
   safetensors_read_result* result = nullptr;
   TRY(run, safetensors_read_plan_execute, plan, &options, run.out(result));
   std::uint64_t count = 0;
@@ -161,30 +141,14 @@ void execute_with(Trial& run, std::int32_t cache, safetensors_arena* arena, std:
 }
 
 void execute(Trial& run) {
-  execute_with(run, SAFETENSORS_CACHE_AUTOMATIC, nullptr);
+  execute_with(run, SAFETENSORS_CACHE_AUTOMATIC);
 }
 void execute_past_cache(Trial& run) {
-  execute_with(run, SAFETENSORS_CACHE_BYPASS, nullptr);
+  execute_with(run, SAFETENSORS_CACHE_BYPASS);
 }
 
-void execute_in_arena(Trial& run) {
-  safetensors_arena* arena = nullptr;
-  TRY(run, safetensors_arena_create, run.out(arena));
-  execute_with(run, SAFETENSORS_CACHE_DROP, arena);
-  std::uint64_t reserved = 0;
-  std::uint64_t live = 0;
-  TRY(run, safetensors_arena_size, arena, run.out(reserved), run.out(live));
-  // An arena that had no memory for its own state keeps nothing.
-  EXPECT_IN(run, live == 0 && (reserved >= kLargeBytes || (reserved == 0 && run.fault().kind != Kind::none)));
-  std::uint64_t trimmed = 0;
-  TRY(run, safetensors_arena_trim, arena, run.out(trimmed));
-  TRY_VOID(run, safetensors_arena_free, arena);
-}
-
-void execute_in_engine(Trial& run) {
-  std::atomic<int> live{0};
-  execute_with(run, SAFETENSORS_CACHE_FILL, nullptr, &live);
-  EXPECT_IN(run, live == 0);
+void execute_and_drop_cache(Trial& run) {
+  execute_with(run, SAFETENSORS_CACHE_DROP);
 }
 
 // A shard of a checkpoint that has to be opened again.
@@ -263,11 +227,10 @@ void read_packed_large(Trial& run) {
   safetensors_packed_layout_free(layout);
 }
 
-safetensors_stream* start_stream(Trial& run, safetensors_read_plan* plan, std::atomic<int>* live = nullptr) {
+safetensors_stream* start_stream(Trial& run, safetensors_read_plan* plan) {
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
   options.memory_limit = 4 << 20;
-  if (live != nullptr) use_engine(options, *live);
   safetensors_stream* stream = nullptr;
   TRY(run, safetensors_read_plan_stream, plan, &options, run.out(stream));
   return stream;
@@ -309,16 +272,6 @@ void stream_items(Trial& run) {
   safetensors_read_plan_free(plan);
 }
 
-void stream_in_engine(Trial& run) {
-  std::atomic<int> live{0};
-  safetensors_read_plan* const plan = make_plan(run);
-  safetensors_stream* const stream = start_stream(run, plan, &live);
-  (void)take_all(run, stream);
-  TRY_VOID(run, safetensors_stream_free, stream);
-  safetensors_read_plan_free(plan);
-  EXPECT_IN(run, live == 0);
-}
-
 void stream_cancelled(Trial& run) {
   safetensors_read_plan* const plan = make_plan(run);
   safetensors_stream* const stream = start_stream(run, plan);
@@ -339,13 +292,11 @@ const std::vector<Scenario> kPlanScenarios = {
     {.name = "CheckpointPaths", .body = checkpoint_paths},
     {.name = "Execute", .body = execute},
     {.name = "ExecutePastCache", .body = execute_past_cache},
-    {.name = "ExecuteInArena", .body = execute_in_arena},
-    {.name = "ExecuteInEngine", .body = execute_in_engine},
+    {.name = "ExecuteAndDropCache", .body = execute_and_drop_cache},
     {.name = "ExecuteCheckpoint", .body = execute_checkpoint},
     {.name = "ReadPacked", .body = read_packed},
     {.name = "ReadPackedLarge", .body = read_packed_large},
     {.name = "StreamItems", .body = stream_items},
-    {.name = "StreamInEngine", .body = stream_in_engine},
     {.name = "StreamCancelled", .body = stream_cancelled},
 };
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "support/file_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -238,10 +239,11 @@ TEST(CallerSource, OneThreadAtATime) {
   source->alone = true;
   const File file = File::from_source(source).value();
   EXPECT_FALSE(file.source().concurrent());
+  const test::ChunkBytes chunks(65536);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&file, i] {
-      EXPECT_TRUE(succeeds(plan_all(file, {.threads = 4, .chunk_bytes = 65536}, i % 2 == 0)));
+      EXPECT_TRUE(succeeds(plan_all(file, {.threads = 4}, i % 2 == 0)));
       EXPECT_TRUE(succeeds(file.view()));
       EXPECT_TRUE(succeeds(tensor(file, "t").read(Slice{DimSlice::range({}, {}, 3)})));
       EXPECT_TRUE(succeeds(file.source().size()));
@@ -260,7 +262,8 @@ TEST(CallerSource, PlanUsesOneThreadForIt) {
     ReadPlan plan;
     ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
     const auto threads = [&](unsigned wanted) {
-      return plan.execute({.threads = wanted, .chunk_bytes = 4096}).value().report.threads;
+      const test::ChunkBytes chunks(4096);
+      return plan.execute({.threads = wanted}).value().report.threads;
     };
     if (alone) {
       EXPECT_EQ(threads(0), 1U);
@@ -296,16 +299,14 @@ TEST(CallerSource, RequestsHaveItsSize) {
   }
 }
 
-TEST(CallerSource, SmallerOptionsWin) {
+TEST(CallerSource, SmallerLimitWins) {
   const auto source = std::make_shared<OddSource>(large_file());
   source->wanted = 1 << 20;
   const File file = File::from_source(source).value();
   (void)source->requests();
-  ASSERT_TRUE(succeeds(plan_all(file, {.chunk_bytes = 65536}, false)));
-  EXPECT_EQ(largest(source->requests()), 65536U);
   ASSERT_TRUE(succeeds(plan_all(file, {.memory_limit = 256 << 10}, false)));
   EXPECT_EQ(largest(source->requests()), 128U << 10);
-  ASSERT_TRUE(succeeds(plan_all(file, {.chunk_bytes = 4 << 20}, false)));
+  ASSERT_TRUE(succeeds(plan_all(file, {}, false)));
   EXPECT_EQ(largest(source->requests()), std::size_t{1} << 20);
 }
 

@@ -112,7 +112,7 @@ TEST(HugePageChoice, PlansMayBeOfAnySize) {
   EXPECT_TRUE(choice.next());
 }
 
-// Pages of an Arena are there already, and their times say nothing about new ones.
+// Pages of a caller may be there already, and their times say nothing about new ones.
 TEST(HugePageChoice, TimesOfPresentPagesAreNotRecorded) {
   Choice choice;
   choice.record(true, milliseconds(12));

@@ -2,7 +2,6 @@
 #include "os/huge_pages.h"
 
 #include <gtest/gtest.h>
-#include <safetensors/arena.h>
 #include <safetensors/read_plan.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,12 +29,12 @@ TEST(HugePages, FollowSettingOfSizeFirst) {
 }
 
 // The fallbacks of a load of 4 MiB, except sentences about slow pages: pages are slow on some days.
-std::vector<std::string> fallbacks(Arena* arena) {
+std::vector<std::string> fallbacks() {
   const std::string bytes = test::one_tensor("U8", "[4194304]", 4194304);
   const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
   ReadPlan plan;
   if (!file || !plan.add(test::tensor(*file, "t"))) return {"no plan"};
-  const Result<ReadResult> result = plan.execute({.threads = 1, .arena = arena});
+  const Result<ReadResult> result = plan.execute({.threads = 1});
   if (!result) return {result.error().message};
   std::vector<std::string> sentences = result->report.fallbacks;
   std::erase_if(sentences,
@@ -50,9 +49,7 @@ TEST(HugePages, ReportFallbackIfRefused) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0) ::_exit(2);
-    Arena arena;
-    const bool told = !os::map_pages(os::kHugePage).huge && fallbacks(nullptr) == kSmallPages &&
-                      fallbacks(&arena) == kSmallPages && fallbacks(&arena) == kSmallPages;
+    const bool told = !os::map_pages(os::kHugePage).huge && fallbacks() == kSmallPages;
     ::_exit(told ? 0 : 1);
   }
   int status = -1;
@@ -65,9 +62,7 @@ TEST(HugePages, ReportNothingIfGranted) {
   const os::Pages pages = os::map_pages(os::kHugePage);
   os::unmap_pages(pages);
   if (!pages.huge) GTEST_SKIP() << "no huge pages here";
-  Arena arena;
-  EXPECT_EQ(fallbacks(nullptr), std::vector<std::string>());
-  EXPECT_EQ(fallbacks(&arena), std::vector<std::string>());
+  EXPECT_EQ(fallbacks(), std::vector<std::string>());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "support/fake_driver.h"
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors::test {
 namespace {
@@ -35,8 +36,6 @@ class DevicePlan : public DeviceTest {
     file.emplace(*std::move(opened));
   }
 
-  [[nodiscard]] static ReadOptions options() { return {.cuda_driver = SAFETENSORS_FAKE_CUDA}; }
-
   // Returns the bytes that the same item has in memory of the host.
   [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, const AddOptions& cast) const {
     ReadPlan plan;
@@ -49,6 +48,7 @@ class DevicePlan : public DeviceTest {
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   std::optional<File> file;
+  const CudaDriver used{SAFETENSORS_FAKE_CUDA};
 };
 
 // Items of a plan. Each has memory on the device, and the bytes that this memory must hold after the plan.
@@ -83,7 +83,7 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
       const std::string name(info.name);
       wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
     }
-    ReadOptions with = options();
+    ReadOptions with;
     with.memory_limit = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
@@ -98,32 +98,11 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
   }
 }
 
-// One task fills all slots of pinned memory, so it must not wait for another task to empty one.
-TEST_F(DevicePlan, OneTaskOfExecutorCopiesAll) {
-  driver.delay(50, 7);
-  Wanted wanted(*cuda);
-  for (const TensorInfo& info : file->header().tensors()) {
-    const std::string name(info.name);
-    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
-  }
-  ReadOptions with = options();
-  with.memory_limit = 3 << 20;
-  with.executor = [](std::size_t, const ExecutorTask& task) { task(0); };
-  ASSERT_TRUE(succeeds(wanted.plan.execute(with)));
-  wanted.expect_all();
-  Result<Stream> stream = wanted.plan.stream(with);
-  ASSERT_TRUE(succeeds(stream));
-  std::size_t items = 0;
-  for (std::optional<StreamItem> item; (item = stream->next().value()); ++items) wanted.expect_there(item->index);
-  EXPECT_EQ(items, wanted.plan.size());
-  EXPECT_STREQ(driver.violation(), "");
-}
-
 TEST_F(DevicePlan, PinsAtMostHalfOfBudget) {
   for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
     Wanted wanted(*cuda);
     wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
-    ReadOptions with = options();
+    ReadOptions with;
     with.memory_limit = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
@@ -139,7 +118,7 @@ TEST_F(DevicePlan, RefusesCudaStreamForTwoDevices) {
   const Tensor large = tensor(*file, "large");
   for (const int device : {0, 1})
     ASSERT_TRUE(succeeds(plan.add(large, Destination{.device = {device, 4096, large.nbytes()}})));
-  ReadOptions with = options();
+  ReadOptions with;
   with.device_stream = &with;
   const Error error = error_of(plan.execute(with));
   EXPECT_EQ(error.code, Errc::invalid_argument);
@@ -165,9 +144,9 @@ TEST_F(DevicePlan, MatchesHostOnRandomPlans) {
       if (random() % 4 == 0) slice = Slice{DimSlice::range({}, {}, -2), DimSlice::range(1, {}, 3)};
       wanted.add(from, slice, cast, expected(name, slice, cast));
     }
-    ReadOptions with = options();
+    ReadOptions with;
     with.threads = static_cast<unsigned>(1 + random() % 6);
-    with.chunk_bytes = random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8;
+    const ChunkBytes chunks(random() % 2 == 0 ? 0 : 4 * kKiB << random() % 8);
     const Result<ReadResult> result = wanted.plan.execute(with);
     ASSERT_TRUE(succeeds(result));
     wanted.expect_all();
@@ -175,12 +154,25 @@ TEST_F(DevicePlan, MatchesHostOnRandomPlans) {
   }
 }
 
+// One thread fills all slots of pinned memory, so it must not wait for another one to empty them.
+TEST_F(DevicePlan, OneThreadCopiesAll) {
+  driver.delay(50, 7);
+  Wanted wanted(*cuda);
+  for (const TensorInfo& info : file->header().tensors()) {
+    const std::string name(info.name);
+    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+  }
+  ASSERT_TRUE(succeeds(wanted.plan.execute({.threads = 1, .memory_limit = 3 << 20})));
+  wanted.expect_all();
+  EXPECT_STREQ(driver.violation(), "");
+}
+
 TEST_F(DevicePlan, MixesHostAndDevice) {
   Wanted wanted(*cuda);
   wanted.add(tensor(*file, "F32"), Slice::all(), {}, expected("F32", Slice::all(), {}));
   ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "F16"))));
   wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
-  const Result<ReadResult> result = wanted.plan.execute(options());
+  const Result<ReadResult> result = wanted.plan.execute();
   ASSERT_TRUE(succeeds(result));
   wanted.expect_there(0);
   wanted.expect_there(1);
@@ -193,7 +185,7 @@ TEST_F(DevicePlan, StreamsOnlyCopiedItems) {
   for (const char* name : {"large", "F32", "wide", "BF16", "empty"})
     wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
   std::map<std::size_t, int> seen;
-  Result<Stream> stream = wanted.plan.stream(options());
+  Result<Stream> stream = wanted.plan.stream();
   ASSERT_TRUE(succeeds(stream));
   for (;;) {
     const Result<std::optional<StreamItem>> item = stream->next();
@@ -220,7 +212,7 @@ TEST_F(DevicePlan, StreamedDeviceResultsTakeNoBudget) {
   Wanted wanted(*cuda);
   const std::string bytes = expected("large", Slice::all(), {});
   for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
-  ReadOptions with = options();
+  ReadOptions with;
   with.memory_limit = 1 << 20;
   const Result<Stream> stream = wanted.plan.stream(with);
   ASSERT_TRUE(succeeds(stream));
@@ -238,7 +230,7 @@ TEST_F(DevicePlan, MixedStreamKeepsBudget) {
     AddOptions with_cast;
     if (cast) with_cast.cast = Dtype::F16;
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "large"), {}, with_cast)));
-    ReadOptions with = options();
+    ReadOptions with;
     with.memory_limit = kBudget;
     const Result<Stream> stream = wanted.plan.stream(with);
     ASSERT_TRUE(succeeds(stream));
@@ -249,9 +241,9 @@ TEST_F(DevicePlan, MixedStreamKeepsBudget) {
 }
 
 TEST_F(DevicePlan, StreamsItemsOfSeveralThreads) {
-  ReadOptions with = options();
+  ReadOptions with;
   with.threads = 4;
-  with.chunk_bytes = 64 * kKiB;
+  const ChunkBytes chunks(64 * kKiB);
   for (unsigned seed = 1; seed <= 15; ++seed) {
     SCOPED_TRACE(seed);
     driver.delay(300, seed);
@@ -269,8 +261,8 @@ TEST_F(DevicePlan, StreamsItemsOfSeveralThreads) {
 }
 
 // Returns the error of stream() or of the first call of next() that fails.
-Error error_of_stream(const ReadPlan& plan, const ReadOptions& options) {
-  Result<Stream> stream = plan.stream(options);
+Error error_of_stream(const ReadPlan& plan) {
+  Result<Stream> stream = plan.stream();
   if (!stream) return stream.error();
   for (;;) {
     const Result<std::optional<StreamItem>> item = stream->next();
@@ -288,7 +280,7 @@ TEST_F(DevicePlan, ReportsDriverFailures) {
       wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
       const unsigned before = driver.calls(function);
       driver.fail(function, before + 1, 700, 0);
-      const Error error = streamed ? error_of_stream(wanted.plan, options()) : error_of(wanted.plan.execute(options()));
+      const Error error = streamed ? error_of_stream(wanted.plan) : error_of(wanted.plan.execute());
       EXPECT_GT(driver.calls(function), before);
       EXPECT_EQ(error.code, Errc::device_failed) << error.to_string();
       EXPECT_STREQ(driver.violation(), "");
@@ -299,8 +291,8 @@ TEST_F(DevicePlan, ReportsDriverFailures) {
 TEST_F(DevicePlan, LeavesNothingAfterCancel) {
   Wanted wanted(*cuda);
   wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
-  ReadOptions with = options();
-  with.chunk_bytes = 64 * kKiB;
+  ReadOptions with;
+  const ChunkBytes chunks(64 * kKiB);
   with.progress = [](std::uint64_t, std::uint64_t) { return false; };
   EXPECT_EQ(error_of(wanted.plan.execute(with)).code, Errc::cancelled);
 }
@@ -308,8 +300,9 @@ TEST_F(DevicePlan, LeavesNothingAfterCancel) {
 TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 12 * 40 * 8 * 4}})));
-  EXPECT_EQ(error_of(plan.execute({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
-  EXPECT_EQ(error_of(plan.stream({.cuda_driver = "libno_such_driver.so.1"})).code, Errc::unsupported);
+  const CudaDriver none("libno_such_driver.so.1");
+  EXPECT_EQ(error_of(plan.execute()).code, Errc::unsupported);
+  EXPECT_EQ(error_of(plan.stream()).code, Errc::unsupported);
 }
 
 TEST_F(DevicePlan, ChecksDestinations) {
@@ -320,7 +313,7 @@ TEST_F(DevicePlan, ChecksDestinations) {
   EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.bytes = host, .device = {0, 4096, 15360}})).message,
             "tensor `F32`: a destination on a device has neither bytes of the host nor strides");
   ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {5, 4096, 15360}})));
-  const Error error = error_of(plan.execute(options()));
+  const Error error = error_of(plan.execute());
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "there is no CUDA device 5, the number of devices is 1");
 }

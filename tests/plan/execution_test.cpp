@@ -13,6 +13,7 @@
 
 #include "plan/item.h"
 #include "support/file_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors::plan {
 namespace {
@@ -67,8 +68,8 @@ class ExecutionRuns : public testing::TestWithParam<unsigned> {
     const std::vector<Item> items = {*std::move(item)};
     ReadOptions options;
     options.threads = GetParam();
-    options.chunk_bytes = kChunk;
     options.progress = progress;
+    const test::ChunkBytes chunks(kChunk);
     ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return status;
     if (Status status = run.memory().place(run.order()); !status) return status;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -55,8 +56,8 @@ TEST_F(IntegerCasts, NameElementInAnyChunk) {
   for (const std::uint64_t element : {0U, 1U, 69U, 70U, 511U, 512U, 513U, 9999U, 20999U}) {
     open(element / kColumns, element % kColumns);
     for (const std::uint64_t chunk : {64U, 4096U, 5000U, 65536U}) {
-      expect_at(error_with({}, Dtype::I8, {.threads = 2, .chunk_bytes = chunk}), element / kColumns, element % kColumns,
-                "I8 is -128 to 127");
+      const test::ChunkBytes chunks(chunk);
+      expect_at(error_with({}, Dtype::I8, {.threads = 2}), element / kColumns, element % kColumns, "I8 is -128 to 127");
     }
   }
 }
@@ -66,8 +67,8 @@ TEST_F(IntegerCasts, NameElementOfTensorInSlices) {
   for (const char* slice : {":", "100:200", "130", "::2, 1::4", "::-1, ::-1", "130:131, 21:22", "300:129:-1, 20:23"}) {
     for (const std::uint64_t chunk : {64U, 4096U, 1U << 20}) {
       SCOPED_TRACE(slice);
-      expect_at(error_with(Slice::parse(slice).value(), Dtype::U16, {.chunk_bytes = chunk}), 130, 21,
-                "U16 is 0 to 65535");
+      const test::ChunkBytes chunks(chunk);
+      expect_at(error_with(Slice::parse(slice).value(), Dtype::U16, {}), 130, 21, "U16 is 0 to 65535");
     }
   }
 }
@@ -93,7 +94,8 @@ TEST_F(IntegerCasts, PlaceValuesWithStrides) {
   const std::uint64_t strides[] = {2, kRows * 2};
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(*file_, "t"), {.bytes = memory, .strides = strides}, {.cast = Dtype::U16})));
-  ASSERT_TRUE(succeeds(plan.execute({.chunk_bytes = 5000})));
+  const test::ChunkBytes chunks(5000);
+  ASSERT_TRUE(succeeds(plan.execute({})));
   for (std::uint64_t row = 0; row < kRows; ++row)
     for (std::uint64_t column = 0; column < kColumns; ++column)
       ASSERT_EQ(memory[static_cast<std::size_t>((column * kRows + row) * 2)],

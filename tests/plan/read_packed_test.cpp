@@ -9,6 +9,7 @@
 #include "os/memory.h"
 #include "support/file_support.h"
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -226,7 +227,8 @@ TEST(ReadPacked, GivesBytesOfFile) {
       const PackedOptions options{
           .alignment = alignment,
           .order = random.of<PackedOrder>({PackedOrder::file, PackedOrder::given, PackedOrder::name})};
-      const ReadOptions read{.threads = static_cast<unsigned>(random.up_to(3)), .chunk_bytes = kChunk};
+      const ReadOptions read{.threads = static_cast<unsigned>(random.up_to(3))};
+      const ChunkBytes chunks(kChunk);
       const PackedLayout layout = layout_of(file, options);
       Result<Packed> ours = read_packed(layout, {}, read);
       ASSERT_TRUE(succeeds(ours));
@@ -255,17 +257,12 @@ TEST(ReadPacked, ReadsFilesOfCheckpointInHugePages) {
   }
   const Result<Checkpoint> model = Checkpoint::open(directory / "*.safetensors");
   ASSERT_TRUE(succeeds(model));
-  Arena arena;
-  for (Arena* const used : {static_cast<Arena*>(nullptr), &arena, &arena}) {
-    for (const Cache cache : {Cache::automatic, Cache::bypass}) {
-      Result<Packed> packed = read_packed(model->tensors(), {}, {.cache = cache, .arena = used});
-      ASSERT_TRUE(succeeds(packed));
-      EXPECT_EQ(packed->report.bytes, 2 * (os::kHugePage + 5 + 7 + 300000));
-      expect_bytes(*packed, all, 64);
-    }
+  for (const Cache cache : {Cache::automatic, Cache::bypass}) {
+    Result<Packed> packed = read_packed(model->tensors(), {}, {.cache = cache});
+    ASSERT_TRUE(succeeds(packed));
+    EXPECT_EQ(packed->report.bytes, 2 * (os::kHugePage + 5 + 7 + 300000));
+    expect_bytes(*packed, all, 64);
   }
-  EXPECT_GT(arena.reserved_bytes(), 2 * os::kHugePage);
-  EXPECT_EQ(arena.live_bytes(), 0U);
 }
 
 TEST(ReadPacked, ArraysShareBuffer) {
@@ -347,18 +344,12 @@ TEST(ReadPacked, CallbacksHaveOrderOfTable) {
   const std::vector<Tensor> list = {tensor(file, "b"), tensor(file, "a")};
   const PackedLayout layout = PackedLayout::make(std::span<const Tensor>(list), {.order = PackedOrder::given}).value();
   std::vector<std::uint64_t> reserved;
-  std::array<std::uint64_t, 2> chunks{};
-  const ReadOptions options{.threads = 1,
-                            .on_reserved =
-                                [&](std::span<const Array> arrays) {
-                                  for (const Array& array : arrays) reserved.push_back(array.nbytes());
-                                  return true;
-                                },
-                            .on_chunk = [&](std::size_t index, std::uint64_t,
-                                            std::span<const std::byte> bytes) { chunks.at(index) += bytes.size(); }};
+  const ReadOptions options{.threads = 1, .on_reserved = [&](std::span<const Array> arrays) {
+                              for (const Array& array : arrays) reserved.push_back(array.nbytes());
+                              return true;
+                            }};
   ASSERT_TRUE(succeeds(read_packed(layout, {}, options)));
   EXPECT_EQ(reserved, (std::vector<std::uint64_t>{4, 24}));
-  EXPECT_EQ(chunks, (std::array<std::uint64_t, 2>{4, 24}));
   const ReadOptions cancels{.progress = [](std::uint64_t, std::uint64_t) { return false; }};
   EXPECT_EQ(error_of(read_packed(layout, {}, cancels)).code, Errc::cancelled);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -81,7 +82,8 @@ TEST_P(PlanFaults, ContinuesShortReads) {
   add_all(*file);
   for (const std::size_t most : {std::size_t{997}, std::size_t{4096}, std::size_t{50'001}}) {
     source->most = most;
-    const Result<ReadResult> result = plan_.execute({.threads = 3, .chunk_bytes = 100'000});
+    const test::ChunkBytes chunks(100'000);
+    const Result<ReadResult> result = plan_.execute({.threads = 3});
     ASSERT_TRUE(succeeds(result));
     expect_result(*result);
     EXPECT_GE(result->report.reads, size_ * 9 / 10 / most);
@@ -98,7 +100,8 @@ TEST_P(PlanFaults, StopsAtErrorAndNamesTensor) {
   source->fail_from = bad;
   for (const unsigned threads : {1U, 4U}) {
     (void)source->reads();
-    const Error error = error_of(plan_.execute({.threads = threads, .chunk_bytes = 20'000}));
+    const test::ChunkBytes chunks(20'000);
+    const Error error = error_of(plan_.execute({.threads = threads}));
     EXPECT_EQ(error.code, Errc::read_failed);
     EXPECT_EQ(error.os_error, 5);
     const std::vector<ByteRun> reads = source->reads();
@@ -123,7 +126,8 @@ TEST_P(PlanFaults, DetectsTruncatedSource) {
   add_all(*file);
   const std::uint64_t end = start_ + size_ / 2 + 11;
   source->ends_at = end;
-  const Error error = error_of(plan_.execute({.threads = 4, .chunk_bytes = 20'000}));
+  const test::ChunkBytes chunks(20'000);
+  const Error error = error_of(plan_.execute({.threads = 4}));
   EXPECT_EQ(error.code, Errc::file_truncated);
   EXPECT_EQ(error.offset, end);
   EXPECT_EQ(error.message.substr(0, error.message.find(':')), "tensor `" + name_at(end) + "`");
@@ -145,7 +149,8 @@ TEST_P(PlanFaults, DetectsTruncatedFile) {
       ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(last - cut)), 0);
       (void)make_cold(path);
       const bool wanted = GetParam() != Way::pieces || cut > 103;
-      const Result<ReadResult> result = plan_.execute({.threads = 4, .chunk_bytes = 100'000, .cache = cache});
+      const test::ChunkBytes chunks(100'000);
+      const Result<ReadResult> result = plan_.execute({.threads = 4, .cache = cache});
       if (!wanted) {
         EXPECT_TRUE(succeeds(result));
         continue;

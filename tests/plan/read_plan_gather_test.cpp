@@ -9,6 +9,7 @@
 #include "os/descriptor.h"
 #include "os/leased_map.h"
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -23,12 +24,14 @@ class PlanGather : public testing::Test {
     maps = os::LeasedMap::make(file.get(), 0, bytes.size()).has_value();
   }
   // Reads columns [1000, 1064) of every row and returns the report.
-  ReadReport read_columns(Access access, const ReadOptions& options = {.threads = 1, .chunk_bytes = 64 << 10}) {
+  ReadReport read_columns(Access access, const ReadOptions& options = {.threads = 1},
+                          std::uint64_t chunk_bytes = 64 << 10) {
     Result<File> file = File::open(path, {.access = access});
     EXPECT_TRUE(succeeds(file));
     ReadPlan plan;
     EXPECT_TRUE(succeeds(plan.add(tensor(*file, "t"), Slice(":,1000:1064"))));
     EXPECT_TRUE(succeeds(plan.add(tensor(*file, "t"), Slice("::-1,1000:1064"))));
+    const ChunkBytes chunks(chunk_bytes);
     const Result<ReadResult> result = plan.execute(options);
     EXPECT_TRUE(succeeds(result));
     if (!result) return {};
@@ -62,7 +65,7 @@ TEST_F(PlanGather, TriesMapsIfTheSystemAllowsThem) {
 }
 
 TEST_F(PlanGather, GivesTheSameBytesWithManyThreads) {
-  for (int i = 0; i < 5; ++i) read_columns(Access::automatic, {.threads = 4, .chunk_bytes = 32 << 10});
+  for (int i = 0; i < 5; ++i) read_columns(Access::automatic, {.threads = 4}, 32 << 10);
 }
 
 TEST_F(PlanGather, NeverMapsWithAccessRead) {

@@ -1,6 +1,5 @@
 // Any plan over any files, read in any way, gives the same results as a naive reader.
 #include <gtest/gtest.h>
-#include <safetensors/arena.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 
@@ -10,43 +9,13 @@
 #include <mutex>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 #include "support/sanitizers.h"
 
 namespace safetensors {
 namespace {
 
 using namespace test;
-
-// Puts the pieces that on_chunk is given together again.
-class Pieces {
- public:
-  explicit Pieces(const std::deque<PlannedItem>& items) : items_(items), bytes_(items.size()), seen_(items.size()) {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      bytes_[i].assign(items[i].result.size(), '\0');
-      seen_[i].assign(items[i].result.size(), '\0');
-    }
-  }
-  void take(std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {
-    const std::lock_guard lock(mutex_);
-    ASSERT_LT(item, items_.size());
-    ASSERT_FALSE(bytes.empty());
-    ASSERT_LE(offset + bytes.size(), bytes_[item].size());
-    std::memcpy(bytes_[item].data() + offset, bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < bytes.size(); ++i) ++seen_[item][offset + i];
-  }
-  void expect_complete() const {
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      EXPECT_TRUE(bytes_[i] == items_[i].result) << "item " << i;
-      EXPECT_TRUE(std::ranges::all_of(seen_[i], [](char n) { return n == 1; })) << "item " << i;
-    }
-  }
-
- private:
-  const std::deque<PlannedItem>& items_;
-  std::mutex mutex_;
-  std::vector<std::string> bytes_;
-  std::vector<std::string> seen_;
-};
 
 class PlanProperty : public testing::TestWithParam<int> {
  protected:
@@ -106,18 +75,13 @@ class PlanProperty : public testing::TestWithParam<int> {
     ASSERT_TRUE(succeeds(status));
   }
 
-  ReadOptions options(Pieces& pieces) {
+  ReadOptions options() {
     ReadOptions options;
     options.threads = random_.one_in(4) ? 0 : static_cast<unsigned>(1 + random_.up_to(19));
-    options.chunk_bytes = random_.one_in(4) ? 0 : chunk_;
+    plan::tuning.chunk_bytes = random_.one_in(4) ? 0 : chunk_;
     options.memory_limit = random_.of(std::vector<std::uint64_t>{0, 1, 5000, 100'000, 1 << 20, std::uint64_t{1} << 40});
     options.cache =
         random_.of(std::vector<Cache>{Cache::automatic, Cache::keep, Cache::fill, Cache::drop, Cache::bypass});
-    if (random_.one_in(3)) options.arena = &arena_;
-    if (!random_.one_in(3))
-      options.on_chunk = [&pieces](std::size_t item, std::uint64_t offset, std::span<const std::byte> bytes) {
-        pieces.take(item, offset, bytes);
-      };
     return options;
   }
   void expect_item(std::size_t number, const Array& array) {
@@ -138,21 +102,16 @@ class PlanProperty : public testing::TestWithParam<int> {
 
   void execute() {
     forget_results();
-    Pieces pieces(items_);
-    const ReadOptions how = options(pieces);
-    const Result<ReadResult> result = plan_.execute(how);
+    const Result<ReadResult> result = plan_.execute(options());
     ASSERT_TRUE(succeeds(result));
     ASSERT_EQ(result->arrays.size(), items_.size());
     for (std::size_t i = 0; i < items_.size(); ++i) expect_item(i, result->arrays[i]);
-    if (how.on_chunk) pieces.expect_complete();
     EXPECT_EQ(result->report.bytes, plan_.nbytes());
     direct_ += result->report.bytes_direct;
   }
   void stream() {
     forget_results();
-    Pieces pieces(items_);
-    const ReadOptions how = options(pieces);
-    Result<Stream> stream = plan_.stream(how);
+    Result<Stream> stream = plan_.stream(options());
     ASSERT_TRUE(succeeds(stream));
     std::map<std::size_t, Array> arrays;
     for (;;) {
@@ -164,7 +123,6 @@ class PlanProperty : public testing::TestWithParam<int> {
     }
     ASSERT_EQ(arrays.size(), items_.size());
     for (const auto& [item, array] : arrays) expect_item(item, array);
-    if (how.on_chunk) pieces.expect_complete();
     EXPECT_EQ(stream->report().value().bytes, plan_.nbytes());
   }
 
@@ -176,7 +134,7 @@ class PlanProperty : public testing::TestWithParam<int> {
   std::vector<std::string> cold_;
   std::deque<PlannedItem> items_;
   ReadPlan plan_;
-  Arena arena_;
+  const ChunkBytes chunks_{0};  // options() chooses, and this restores
   static inline std::uint64_t direct_ = 0;
 };
 
@@ -205,7 +163,8 @@ TEST(PlanCast, PlacesRowsThatFillNoChunk) {
     ReadPlan plan;
     ASSERT_TRUE(succeeds(
         plan.add(tensor(*file, "t"), Slice{DimSlice::all(), DimSlice::range(0, -1)}, {}, {.cast = Dtype::BF16})));
-    const Result<ReadResult> result = plan.execute({.threads = 1, .chunk_bytes = 4096});
+    const test::ChunkBytes chunks(4096);
+    const Result<ReadResult> result = plan.execute({.threads = 1});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == cast_bytes(Dtype::F32, rows, Dtype::BF16)) << columns;
   }

@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 #include "support/sanitizers.h"
 
 namespace safetensors {
@@ -85,7 +86,8 @@ class PlanCaching : public testing::Test {
 TEST_F(PlanCaching, ReadsCachedFileFromCache) {
   use(directory / "t.safetensors");
   for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop}) {
-    const Result<ReadResult> result = plan.execute({.threads = 2, .chunk_bytes = 1 << 20, .cache = cache});
+    const test::ChunkBytes chunks(1 << 20);
+    const Result<ReadResult> result = plan.execute({.threads = 2, .cache = cache});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
     const ReadReport& report = result->report;
@@ -218,15 +220,16 @@ TEST(PlanProgress, GrowsToTotalInCallingThread) {
     std::uint64_t last = 0;
     std::size_t calls = 0;
     const auto self = std::this_thread::get_id();
-    const Result<ReadResult> result = plan.execute(
-        {.threads = threads, .chunk_bytes = 10'000, .progress = [&](std::uint64_t done, std::uint64_t total) {
-           EXPECT_EQ(std::this_thread::get_id(), self);
-           EXPECT_EQ(total, 1'500'000U);
-           EXPECT_GE(done, last);
-           last = done;
-           ++calls;
-           return true;
-         }});
+    const test::ChunkBytes chunks(10'000);
+    const Result<ReadResult> result =
+        plan.execute({.threads = threads, .progress = [&](std::uint64_t done, std::uint64_t total) {
+                        EXPECT_EQ(std::this_thread::get_id(), self);
+                        EXPECT_EQ(total, 1'500'000U);
+                        EXPECT_GE(done, last);
+                        last = done;
+                        ++calls;
+                        return true;
+                      }});
     ASSERT_TRUE(succeeds(result));
     EXPECT_EQ(last, 1'500'000U);
     EXPECT_GE(calls, threads == 1 ? 150U : 1U);
@@ -241,8 +244,9 @@ TEST(PlanProgress, CancelsOnFalse) {
   ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"))));
   (void)source->reads();
   int calls = 0;
-  const Error error = error_of(plan.execute(
-      {.threads = 1, .chunk_bytes = 100'032, .progress = [&](std::uint64_t, std::uint64_t) { return ++calls < 2; }}));
+  const test::ChunkBytes chunks(100'032);
+  const Error error =
+      error_of(plan.execute({.threads = 1, .progress = [&](std::uint64_t, std::uint64_t) { return ++calls < 2; }}));
   EXPECT_EQ(error.code, Errc::cancelled);
   // The first piece ends on a page of the file.
   EXPECT_EQ(error.message, "cancelled after 196608 of 500000 bytes");
@@ -258,7 +262,8 @@ double asked(std::uint64_t rows, std::uint64_t columns, const Slice& slice, std:
   ReadPlan plan;
   EXPECT_TRUE(succeeds(plan.add(tensor(*file, "t"), slice)));
   (void)source->reads();
-  EXPECT_TRUE(succeeds(plan.execute({.threads = 2, .chunk_bytes = chunk})));
+  const test::ChunkBytes chunks(chunk);
+  EXPECT_TRUE(succeeds(plan.execute({.threads = 2})));
   std::uint64_t bytes = 0;
   for (const ByteRun& read : source->reads()) bytes += read.size;
   return static_cast<double>(bytes) / static_cast<double>(plan.nbytes());
@@ -378,7 +383,8 @@ TEST(Memory, ExceedsResultsByLittle) {
       ReadPlan plan;
       if (!file || !plan.add(file->tensor("t").value(), {}, {.cast = staged ? Dtype::BF16 : Dtype::F32})) return false;
       const std::uint64_t before = memory_now("VmRSS:");
-      const Result<ReadResult> result = plan.execute({.threads = 4, .chunk_bytes = 1 << 20});
+      const test::ChunkBytes chunks(1 << 20);
+      const Result<ReadResult> result = plan.execute({.threads = 4});
       if (!result || result->report.bytes != Sevens::kBytes / (staged ? 2 : 1)) return false;
       const std::uint64_t needed = (result->report.bytes >> 10) * 102 / 100 + (staged ? 4 << 10 : 0);
       const std::uint64_t used = memory_now("VmHWM:") - before;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/file_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -108,14 +109,14 @@ TEST(PlanReserved, RunsWhileOtherThreadsRead) {
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
   source->close();
   const std::thread::id caller = std::this_thread::get_id();
-  const Result<ReadResult> result =
-      plan.execute({.threads = 2, .chunk_bytes = 10'000, .on_reserved = [&](std::span<const Array> arrays) {
-                      EXPECT_EQ(std::this_thread::get_id(), caller);
-                      EXPECT_EQ(arrays.size(), 1U);
-                      EXPECT_TRUE(source->wait_for_read());
-                      source->open();
-                      return true;
-                    }});
+  const test::ChunkBytes chunks(10'000);
+  const Result<ReadResult> result = plan.execute({.threads = 2, .on_reserved = [&](std::span<const Array> arrays) {
+                                                    EXPECT_EQ(std::this_thread::get_id(), caller);
+                                                    EXPECT_EQ(arrays.size(), 1U);
+                                                    EXPECT_TRUE(source->wait_for_read());
+                                                    source->open();
+                                                    return true;
+                                                  }});
   ASSERT_TRUE(succeeds(result));
   EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kReserved));
 }
@@ -150,8 +151,9 @@ TEST(PlanReserved, CancelsOnFalse) {
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
   for (const unsigned threads : {1U, 4U}) {
-    const Error error = error_of(plan.execute(
-        {.threads = threads, .chunk_bytes = 10'000, .on_reserved = [](std::span<const Array>) { return false; }}));
+    const test::ChunkBytes chunks(10'000);
+    const Error error =
+        error_of(plan.execute({.threads = threads, .on_reserved = [](std::span<const Array>) { return false; }}));
     EXPECT_EQ(error.code, Errc::cancelled);
     EXPECT_EQ(error.message, "cancelled after 0 of 500000 bytes");
     if (threads == 1) {
@@ -167,11 +169,11 @@ TEST(PlanReserved, MemoryOutlivesFailedRead) {
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
   Array kept;
-  const Error error =
-      error_of(plan.execute({.threads = 2, .chunk_bytes = 10'000, .on_reserved = [&](std::span<const Array> arrays) {
-                               kept = arrays[0];
-                               return true;
-                             }}));
+  const test::ChunkBytes chunks(10'000);
+  const Error error = error_of(plan.execute({.threads = 2, .on_reserved = [&](std::span<const Array> arrays) {
+                                               kept = arrays[0];
+                                               return true;
+                                             }}));
   EXPECT_EQ(error.code, Errc::read_failed);
   ASSERT_EQ(kept.nbytes(), kReserved);
   const Result<std::span<std::byte>> bytes = kept.mutable_bytes();

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors {
 namespace {
@@ -121,7 +122,8 @@ TEST_F(StreamTest, GivesEachItemOnceUnderAnyBudget) {
                                      std::uint64_t{300'000}, std::uint64_t{1} << 40}) {
     for (const unsigned threads : {1U, 2U, 8U}) {
       SCOPED_TRACE(std::to_string(budget) + " bytes, " + std::to_string(threads) + " threads");
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 50'000, .memory_limit = budget});
+      const test::ChunkBytes chunks(50'000);
+      Result<Stream> stream = plan.stream({.threads = threads, .memory_limit = budget});
       ASSERT_TRUE(succeeds(stream));
       expect_all(*stream);
     }
@@ -132,7 +134,8 @@ TEST_F(StreamTest, ReadsNoMoreThanBudget) {
   use(std::vector<std::size_t>(40, kSize));
   for (const std::uint64_t budget : {std::uint64_t{100'000}, std::uint64_t{250'000}, std::uint64_t{1'000'000}}) {
     for (const unsigned threads : {1U, 8U}) {
-      Result<Stream> stream = plan.stream({.threads = threads, .chunk_bytes = 30'000, .memory_limit = budget});
+      const test::ChunkBytes chunks(30'000);
+      Result<Stream> stream = plan.stream({.threads = threads, .memory_limit = budget});
       ASSERT_TRUE(succeeds(stream));
       std::uint64_t untaken = source->begun(kSize);
       EXPECT_LE(untaken, std::max<std::uint64_t>(budget, kSize));
@@ -164,7 +167,8 @@ TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
 
 TEST_F(StreamTest, ReadsLargerItemAlone) {
   use({1000, 1000, 900'000, 1000, 1000, 800'000, 700'000, 1000});
-  Result<Stream> stream = plan.stream({.threads = 8, .chunk_bytes = 20'000, .memory_limit = 100'000});
+  const test::ChunkBytes chunks(20'000);
+  Result<Stream> stream = plan.stream({.threads = 8, .memory_limit = 100'000});
   ASSERT_TRUE(succeeds(stream));
   // Each of the three waits until all before it is taken, and what follows until it is taken.
   std::uint64_t begun = source->begun(2000);
@@ -190,8 +194,8 @@ TEST_F(StreamTest, LeavesNoThreadAndNoDescriptor) {
   const std::size_t threads = entries("/proc/self/task");
   const std::size_t descriptors = entries("/proc/self/fd");
   for (int round = 0; round < 60; ++round) {
-    Result<Stream> stream =
-        some.stream({.threads = 8, .chunk_bytes = 10'000, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
+    const test::ChunkBytes chunks(10'000);
+    Result<Stream> stream = some.stream({.threads = 8, .cache = round % 2 == 0 ? Cache::bypass : Cache::keep});
     ASSERT_TRUE(succeeds(stream));
     for (int takes = 0; takes < round % 4; ++takes) ASSERT_TRUE(succeeds(stream->next()));
   }
@@ -205,7 +209,8 @@ TEST_F(StreamTest, LeavesNoThreadAndNoDescriptor) {
 TEST_F(StreamTest, WaitsForReadInDestructor) {
   use(std::vector<std::size_t>(10, kSize));
   source->open(false);
-  Result<Stream> stream = plan.stream({.threads = 4, .chunk_bytes = 10'000});
+  const test::ChunkBytes chunks(10'000);
+  Result<Stream> stream = plan.stream({.threads = 4});
   ASSERT_TRUE(succeeds(stream));
   (void)source->begun(1);
   std::thread gate([&] {
@@ -266,12 +271,12 @@ TEST_F(StreamTest, ReportsAllBytesAtEnd) {
   use(std::vector<std::size_t>(100, 5000));
   for (int round = 0; round < 50; ++round) {
     std::uint64_t last = 0;
-    Result<Stream> stream =
-        plan.stream({.threads = 4, .chunk_bytes = 4096, .progress = [&](std::uint64_t done, std::uint64_t) {
-                       EXPECT_GE(done, last);
-                       last = done;
-                       return true;
-                     }});
+    const test::ChunkBytes chunks(4096);
+    Result<Stream> stream = plan.stream({.threads = 4, .progress = [&](std::uint64_t done, std::uint64_t) {
+                                           EXPECT_GE(done, last);
+                                           last = done;
+                                           return true;
+                                         }});
     ASSERT_TRUE(succeeds(stream));
     expect_all(*stream);
     ASSERT_EQ(last, 500'000U);
@@ -409,16 +414,13 @@ TEST_F(StreamTest, ReportsBytesReadSoFar) {
 
 TEST_F(StreamTest, KeepsTakenItemsAlive) {
   use(std::vector<std::size_t>(8, kSize));
-  Arena arena;
-  for (Arena* const from : {static_cast<Arena*>(nullptr), &arena}) {
-    std::vector<StreamItem> kept;
-    for (int round = 0; round < 4; ++round) {
-      Result<Stream> stream = plan.stream({.threads = 2, .memory_limit = 3 * kSize, .arena = from});
-      ASSERT_TRUE(succeeds(stream));
-      for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
-    }
-    for (const StreamItem& item : kept) expect_item(item);
+  std::vector<StreamItem> kept;
+  for (int round = 0; round < 4; ++round) {
+    Result<Stream> stream = plan.stream({.threads = 2, .memory_limit = 3 * kSize});
+    ASSERT_TRUE(succeeds(stream));
+    for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
   }
+  for (const StreamItem& item : kept) expect_item(item);
 }
 
 }  // namespace

@@ -105,13 +105,10 @@ class ReadPlan {
   }
   /// Does the same, and calls `progress(completed, total)` from time to time and once at the end, in this thread, with
   /// two `std::uint64_t` in bytes. If it returns false, the read ends with CANCELLED. It may return nothing, and must
-  /// not throw. `progress` and `user` of the options are not used. So the error is INVALID_ARGUMENT if the options have
-  /// another function that gets `user`: `on_chunk`, `executor`, `allocate` or `deallocate`.
+  /// not throw. `progress` and `user` of the options are not used.
   template <class Progress>
   [[nodiscard]] Result<ReadResult> execute(ReadOptions options, Progress&& progress) const noexcept {
     using Function = std::remove_reference_t<Progress>;
-    if (options.on_chunk || options.executor || options.allocate || options.deallocate)
-      return Error(SAFETENSORS_ERROR_INVALID_ARGUMENT, "the options have functions that need their own `user`");
     options.progress = detail::call_progress<Function>;
     options.user = const_cast<void*>(static_cast<const void*>(std::addressof(progress)));
     return execute(options);

@@ -6,8 +6,7 @@ set(left_out
   io/source_reader_faults_test.cpp    # replaces pread(), and asks for O_DIRECT
   os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
-  os/huge_page_allocator_test.cpp     # huge pages
-  os/huge_page_allocator_threads_test.cpp
+  os/huge_page_memory_test.cpp     # huge pages
   os/huge_page_faults_test.cpp
   os/huge_pages_test.cpp
   os/leased_map_test.cpp              # leases

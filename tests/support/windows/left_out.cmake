@@ -9,8 +9,7 @@ set(left_out
   os/file_status_test.cpp             # compares with stat(), which tells little on Windows
   os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
-  os/huge_page_allocator_test.cpp     # huge pages
-  os/huge_page_allocator_threads_test.cpp
+  os/huge_page_memory_test.cpp     # huge pages
   os/huge_page_faults_test.cpp
   os/huge_pages_test.cpp
   os/leased_map_test.cpp              # leases
