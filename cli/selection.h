@@ -46,6 +46,8 @@ class Selection {
   [[nodiscard]] bool empty() const { return exclude_.empty() && !chooses(); }
   // Returns whether an option other than --exclude is given.
   [[nodiscard]] bool chooses() const;
+  // Returns whether an option that looks at names is given: --match or --exclude.
+  [[nodiscard]] bool chooses_names() const { return !match_.empty() || !exclude_.empty(); }
   // Returns whether the tensor is chosen. Without options, each tensor is.
   [[nodiscard]] bool selects(const TensorInfo& tensor) const;
   // The dtypes of --dtype.

@@ -10,6 +10,7 @@
 #include "format/dtype/cast.h"
 
 #include <algorithm>
+#include <map>
 
 namespace safetensors::cli {
 namespace {
@@ -22,8 +23,10 @@ folder, and tensors of one file stay together.
 To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A
 cast to fewer bits rounds to nearest, ties to even. To an integer, casts tensors
 of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does not
-fit is an error, and nothing is written. Floats and integers of 8 bits usually
-have scales in other tensors, so they are only cast with --dtype.)";
+fit is an error, and nothing is written. Floats and integers of 8 bits or fewer
+usually have scales in other tensors. So they are only cast with --dtype, and
+an input that holds them needs --match, --exclude or --force before wider floats
+beside them are cast.)";
 
 constexpr char kCastDtypes[] =
     "f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, u32 and u64";
@@ -66,6 +69,53 @@ constexpr const char* kCastExamples[] = {
 std::vector<Dtype> usual_sources(Dtype to) {
   if (format::castable(Dtype::I64, to)) return {Dtype::I64, Dtype::I32, Dtype::I16, Dtype::U64, Dtype::U32, Dtype::U16};
   return {Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16};
+}
+
+// A BOOL is no number, and a tensor of one element is a setting, not a weight.
+bool holds_small_numbers(const Tensor& tensor) {
+  const Dtype dtype = tensor.dtype();
+  return dtype != Dtype::BOOL && dtype != Dtype::UNKNOWN && bits(dtype) <= 8 && tensor.numel() > 1;
+}
+
+// A name with * for its parts of digits, which --match and --exclude take: "layers.*.scale".
+std::string layer_pattern(std::string_view name) {
+  std::string pattern;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    (pattern += begin == 0 ? "" : ".") += number ? "*" : part;
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+// The text about floats of over 8 bits that are cast in an input that also has numbers of at most 8 bits: the floats
+// may be the scales of these numbers. Empty if there are none.
+std::string possible_scales(const std::vector<RewriteTensor>& tensors) {
+  constexpr std::size_t kShown = 8;
+  std::map<std::string, std::uint64_t> patterns;
+  const RewriteTensor* small = nullptr;
+  std::uint64_t count = 0;
+  for (const RewriteTensor& one : tensors) {
+    const Dtype from = one.tensor.dtype();
+    if (holds_small_numbers(one.tensor)) small = &one;
+    if (bits(from) <= 8 || !one.dtype || *one.dtype == from) continue;
+    if (!format::castable(from, Dtype::F64) || !format::castable(from, *one.dtype)) continue;
+    ++patterns[layer_pattern(one.tensor.name())];
+    ++count;
+  }
+  if (small == nullptr || count == 0) return {};
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& [pattern, times] : patterns) {
+    if (shown++ == kShown) break;
+    text += formatted("{}`{}`{}", text.empty() ? "" : ", ", printable(pattern),
+                      times == 1 ? "" : formatted(" ({})", grouped(times)));
+  }
+  if (patterns.size() > kShown) text += formatted(" and {} more", grouped(patterns.size() - kShown));
+  return formatted("IN has {} tensors, and the cast changes {} that may be their scales: {}",
+                   to_string(small->tensor.dtype()), counted(count, "float tensor"), text);
 }
 
 struct Casting {
@@ -166,12 +216,17 @@ Exit run_cast(std::span<const std::string> given, Console& console) {
   if (!wrong) wrong = request.take(1);
   if (!wrong) wrong = casting.parse(to);
   if (wrong) return console.usage("cast", *wrong);
-  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) {
-    Status status = casting.change(tensors);
-    if (status && !casting.changes(tensors)) {
-      console.message("notice: no tensor is cast, so OUT will be a copy of IN");
-    }
-    return status;
+  request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
+    if (Status status = casting.change(tensors); !status) return status;
+    if (!casting.changes(tensors)) console.message("notice: no tensor is cast, so OUT will be a copy of IN");
+    const std::string scales = possible_scales(tensors);
+    if (scales.empty()) return {};
+    if (!request.force() && !casting.selection.chooses_names())
+      return Error{.code = Errc::invalid_argument,
+                   .path = {},
+                   .message = scales + " (--exclude GLOB keeps them, --force casts them)"};
+    console.message("notice: " + scales);
+    return {};
   };
   request.print = [](Console& out, const Rewrite&, const RewriteReport* report) {
     if (report != nullptr) print_casts(out, *report);

@@ -73,6 +73,9 @@ struct RewriteRequest {
   // an error.
   [[nodiscard]] std::optional<std::string> take(std::size_t max_inputs, std::vector<std::string>* rest = nullptr);
 
+  // Whether --force is given.
+  [[nodiscard]] bool force() const { return force_; }
+
   // Opens IN, makes the plan, checks OUT, writes, and prints.
   Exit run(Console& console);
 

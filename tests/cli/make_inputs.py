@@ -214,6 +214,10 @@ def quantized():
             ("m.weight_shape", "I64", [2], bytes(16)),
         ]
     )
+    yield "quantized/fp8.st", of_tensors(
+        [(f"layers.{i}.{part}", *rest) for i in range(2) for part, *rest in (("weight", "F8_E4M3", [2, 2], bytes(4)), ("scale_weight", "F32", [], floats(0.0013)))]
+        + [("norm.weight", "BF16", [2], bytes(4)), ("mask", "BOOL", [2], bytes(2))]
+    )
     yield "packed/config.json", b'{"quantization_config": {"quant_method": "compressed-tensors"}}'
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,22 @@ def test_dtypes_that_cannot_be(mixed: Path, dtype: Any, kind: type[Exception], t
     for call in (load, lambda *a, **k: Checkpoint(*a).stream(**k)):
         with pytest.raises(kind, match=text if text.startswith("^") else text_about(mixed, text)):
             call(mixed, dtype=dtype)
+
+
+def test_floats_that_may_be_scales_are_warned_about(tmp_path: Path) -> None:
+    path = tmp_path / "quantized"
+    weight = np.zeros(4, ml_dtypes.float8_e4m3fn)
+    stn.save_file({"w": weight, "w.scale": np.ones(1, np.float32), "mask": np.ones(2, bool), "u": np.ones(1, np.uint8)}, path)
+    text = "dtype also casts floats that may be the scales of F8_E4M3 tensors: w.scale \\("
+    with pytest.warns(UserWarning, match=text) as seen:
+        load(path, dtype="bf16")
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(path, dtype={"w.scale": "bf16"})
+        load(path, keys=["w.scale", "mask", "u"], dtype="bf16")
+        load(path, dtype="f32")
+        load(path, dtype="i64")
 
 
 def test_4_bits_are_filled_packed(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ UNPACKED = {FRAMEWORK_NAMES[dtype].removesuffix("_x2"): dtype for dtype in PACKE
 # Floats that load(dtype=...) casts from and to. F8_E8M0 is cast from, never to.
 CASTABLE = frozenset(dtype for dtype, _, _, source, _, _ in _dtypes() if source)
 CAST_TO = frozenset(dtype for dtype, *_, target, _ in _dtypes() if target)
+# Numbers of at most 8 bits, which usually have scales in other tensors. A BOOL is no number.
+SMALL = frozenset(dtype for dtype, _, bits, *_ in _dtypes() if bits <= 8) - {"BOOL"}
 # Integers of 8 to 64 bits, which load(dtype=...) casts to each other.
 INTEGERS = frozenset(dtype for dtype, *_, integer in _dtypes() if integer)
 

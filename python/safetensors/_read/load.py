@@ -70,7 +70,8 @@ def load(
     whole.
     `dtype`: the dtype that floats are cast to, rounded to nearest even, or the dtype that integers
     are cast to. An integer that does not fit is a SafetensorError. Other tensors keep their dtype. A
-    dict of names to dtypes casts only these tensors.
+    dict of names to dtypes casts only these tensors. A warning names floats of over 8 bits that are
+    cast beside tensors of at most 8 bits, because they may be the scales of these.
     `threads`: number of reader threads. 0 chooses it.
     `memory_limit`: maximum number of bytes that are being read or converted, besides the results: a
     number, or a text such as "512MiB". 0 chooses it.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from .. import _native
-from .._arrays.dtypes import CASTABLE, INTEGERS, cast_name, number_name
+from .._arrays.dtypes import CASTABLE, INTEGERS, SMALL, cast_name, number_name
 from .._arrays.targets import Target, to_target
 from .._native import MissingTensorError, SafetensorError, _is_pattern, _matching
 
@@ -87,6 +89,8 @@ class _Casts:
         self._one: str | None = None
         self._each: dict[str, str] = {}
         self._sources: frozenset[str] = frozenset()
+        self._small = ""
+        self._floats: list[str] = []
         if isinstance(dtype, Mapping):
             casts = {n: to for n, to in dtype.items() if to is not None}
             self._each = {n: cast_name(to, framework) for n, to in casts.items()}
@@ -95,10 +99,24 @@ class _Casts:
             self._one = number_name(dtype, framework)
             self._sources = INTEGERS if self._one in INTEGERS else CASTABLE
 
-    def of(self, name: str, stored: str) -> str | None:
-        if stored in self._sources:
-            return self._one
-        return self._each.get(name)
+    def of(self, name: str, stored: str, shape: list[int]) -> str | None:
+        if stored in SMALL and math.prod(shape) > 1:
+            self._small = stored
+        if stored not in self._sources:
+            return self._each.get(name)
+        if stored in CASTABLE - SMALL and stored != self._one:
+            self._floats.append(name)
+        return self._one
+
+    def warn(self) -> None:
+        """Warn once if one dtype for all tensors also casts floats that may be the scales of others."""
+        if self._small and self._floats:
+            names = ", ".join(self._floats[:3]) + (", ..." if len(self._floats) > 3 else "")
+            warnings.warn(
+                f"dtype also casts floats that may be the scales of {self._small} tensors: {names}"
+                " (a dict of names to dtypes casts only the tensors that it names)",
+                stacklevel=4,
+            )
 
 
 def make_requests(
@@ -121,9 +139,10 @@ def make_requests(
             requests.append((name, None, None, None))
             continue
         stored, shape = _meta(native, name, index)
-        cast = casts.of(name, stored)
+        cast = casts.of(name, stored, shape)
         target = None
         if out is not None and name in out:
             target = to_target(out[name], name, cast or stored, shape)
         requests.append((name, index, cast if cast != stored else None, target))
+    casts.warn()
     return requests
