@@ -11,9 +11,7 @@ std::optional<Accept> parse_accept(std::string_view list) {
   Accept accept;
   for (;;) {
     const std::string_view name = list.substr(0, list.find(','));
-    if (name == "holes")
-      accept.holes = true;
-    else if (name == "unknown-dtypes")
+    if (name == "unknown-dtypes")
       accept.unknown_dtypes = true;
     else if (name == "unused-bytes")
       accept.unused_bytes = true;
@@ -34,8 +32,8 @@ void notice_tolerated(const Header& header, const std::string& path, Console& co
 void json_tolerated(Json& json, const Header& header) {
   const Tolerated tolerated = header.tolerated();
   if (!tolerated.any()) return;
-  json.key("tolerated").open('{').field("unknown_dtypes", tolerated.unknown_dtypes).field("holes", tolerated.holes);
-  json.field("hole_bytes", tolerated.hole_bytes).field("unused_bytes", tolerated.unused_bytes).close('}');
+  json.key("tolerated").open('{').field("unknown_dtypes", tolerated.unknown_dtypes);
+  json.field("unused_bytes", tolerated.unused_bytes).close('}');
 }
 
 }  // namespace safetensors::cli

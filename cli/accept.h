@@ -15,15 +15,14 @@ namespace safetensors::cli {
 
 // The row of the option in the table of a command.
 inline constexpr Option kAcceptOption = {"--accept", "LIST",
-                                         "accept faults: LIST is one or more of\n"
-                                         "holes, unknown-dtypes and unused-bytes,\n"
-                                         "with commas between them"};
+                                         "accept faults: unknown-dtypes,\n"
+                                         "unused-bytes, or both with a comma"};
 
 // Reads the value of --accept. Returns nullopt if a name is unknown.
 [[nodiscard]] std::optional<Accept> parse_accept(std::string_view list);
 // The message for a value that parse_accept() refuses.
 inline constexpr const char* kAcceptUsage =
-    "--accept is a list of holes, unknown-dtypes and unused-bytes, such as holes,unused-bytes";
+    "--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes";
 
 // Writes a notice if the reader accepted faults.
 void notice_tolerated(const Header& header, const std::string& path, Console& console);

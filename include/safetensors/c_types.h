@@ -147,8 +147,7 @@ enum {
 enum {
   /** Tensors whose dtype is not one of the format's. Their size is that of `data_offsets`. */
   SAFETENSORS_ACCEPT_UNKNOWN_DTYPES = 1,
-  SAFETENSORS_ACCEPT_HOLES = 2,       /**< bytes before or between tensors that belong to no tensor */
-  SAFETENSORS_ACCEPT_UNUSED_BYTES = 4 /**< bytes after the last tensor */
+  SAFETENSORS_ACCEPT_UNUSED_BYTES = 2 /**< bytes after the last tensor */
 };
 
 /** Options of the functions that read a header. Initialize them with SAFETENSORS_PARSE_OPTIONS_INIT. */
@@ -212,13 +211,11 @@ typedef struct safetensors_header_info {
   uint32_t metadata_present;   /**< 1 when there is a `__metadata__` object, also an empty one */
   uint32_t leading_whitespace; /**< 1 when white space preceded the `{` */
   uint64_t unknown_dtypes;     /**< accepted faults: number of tensors of SAFETENSORS_DTYPE_UNKNOWN */
-  uint64_t holes;              /**< accepted faults: number of holes before and between tensors */
-  uint64_t hole_bytes;         /**< size of all holes together, in bytes */
   uint64_t unused_bytes;       /**< accepted faults: number of bytes after the last tensor */
 } safetensors_header_info;
 /** Initializer of safetensors_header_info. */
 #define SAFETENSORS_HEADER_INFO_INIT \
-  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(safetensors_header_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** A metadata pair. */
 typedef struct safetensors_metadata {

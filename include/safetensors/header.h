@@ -23,20 +23,18 @@ inline namespace v0 {
 
 /// Faults of a file that a reader accepts. Without these flags, each of them is an error.
 ///
-/// Everything else stays an error with any of the flags: tensors that overlap or reach past the end of the file,
+/// Everything else stays an error with any of the flags: holes, tensors that overlap or reach past the end of the file,
 /// repeated names, and sizes that do not match the shape and the dtype. Header::tolerated() returns the faults that
 /// were found. The library reads such a file, but never writes one.
 struct Accept {
   /// Tensors whose dtype is not one of the 22 names. They get Dtype::UNKNOWN, and are read as bytes. Their size is that
   /// of `data_offsets`.
   bool unknown_dtypes = false;
-  /// Bytes before or between tensors that belong to no tensor.
-  bool holes = false;
   /// Bytes after the last tensor.
   bool unused_bytes = false;
 
   /// Returns an Accept with all flags.
-  [[nodiscard]] static constexpr Accept all() noexcept { return {true, true, true}; }
+  [[nodiscard]] static constexpr Accept all() noexcept { return {true, true}; }
   /// Compares all flags.
   friend bool operator==(const Accept&, const Accept&) noexcept = default;
 };
@@ -44,17 +42,15 @@ struct Accept {
 /// The faults that a reader accepted in a file.
 struct Tolerated {
   std::uint64_t unknown_dtypes = 0;  ///< number of tensors with Dtype::UNKNOWN
-  std::uint64_t holes = 0;           ///< number of holes before and between tensors
-  std::uint64_t hole_bytes = 0;      ///< size of all holes together, in bytes
   std::uint64_t unused_bytes = 0;    ///< bytes after the last tensor
 
   /// Returns true when there is a fault.
-  [[nodiscard]] bool any() const noexcept { return unknown_dtypes != 0 || holes != 0 || unused_bytes != 0; }
+  [[nodiscard]] bool any() const noexcept { return unknown_dtypes != 0 || unused_bytes != 0; }
   /// Compares all numbers.
   friend bool operator==(const Tolerated&, const Tolerated&) noexcept = default;
 };
 
-/// Returns a list of the faults, such as "1 tensor of unknown dtype, 2 holes (24 bytes), 8 unused bytes at the end".
+/// Returns a list of the faults, such as "1 tensor of unknown dtype, 8 unused bytes at the end".
 /// Returns an empty text if there are none. May throw `std::bad_alloc`.
 [[nodiscard]] SAFETENSORS_API std::string to_string(const Tolerated& tolerated);
 
@@ -299,10 +295,6 @@ enum class TensorOrder : std::uint8_t {
   writer,
   /// The order in which the tensors are given. A tensor may then begin at any byte.
   given,
-  /// Chosen so that many tensors begin at a multiple of LayoutOptions::data_alignment. The format allows no gaps. So
-  /// tensors whose size is a multiple of the alignment come first. Then come groups of tensors whose sizes together are
-  /// a multiple: the first tensor of each group is aligned. Otherwise, the order is that of `writer`.
-  aligned,
 };
 
 /// Options of HeaderBuilder::build() and of the functions that write files.

@@ -148,7 +148,7 @@ class safe_open:
     "mmap" is the same as "pread". The environment variable SAFETENSORS_BACKEND replaces "mmap" by
     another backend. If the variable is "mmap", files are mapped on every file system.
 
-    `accept`: faults of the file that are no errors: some of "unknown_dtypes", "holes" and "unused_bytes".
+    `accept`: faults of the file that are no errors: "unknown_dtypes", "unused_bytes", or both.
     `tolerated` returns those that were found. A tensor of unknown dtype is an array of bytes (uint8), and
     cannot be sliced.
 
@@ -174,7 +174,7 @@ class safe_open:
         /,
     ) -> None: ...
     def tolerated(self) -> dict[str, int]:
-        """Return the faults that `accept` allowed: the numbers "unknown_dtypes", "holes", "hole_bytes" and
+        """Return the faults that `accept` allowed: the numbers "unknown_dtypes" and
         "unused_bytes". The dict is empty if the file has none of these faults."""
     def keys(self) -> list[str]:
         """Return the names of the tensors, sorted by their bytes."""

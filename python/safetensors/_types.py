@@ -36,10 +36,10 @@ else:
     Tensor = TypingTypeVar("Tensor")
 
 Backend = Literal["mmap", "pread", "auto"]
-Fault = Literal["unknown_dtypes", "holes", "unused_bytes"]
+Fault = Literal["unknown_dtypes", "unused_bytes"]
 Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
-TensorOrder = Literal["writer", "given", "aligned"]
+TensorOrder = Literal["writer", "given"]
 Framework = Literal[
     "pt",
     "torch",

@@ -7,14 +7,12 @@ Accept parse_accept(nb::handle given) {
   Accept accept;
   const auto add = [&](nb::handle item) {
     const std::string_view name = from_str(item, "accept");
-    if (name == "holes")
-      accept.holes = true;
-    else if (name == "unknown_dtypes")
+    if (name == "unknown_dtypes")
       accept.unknown_dtypes = true;
     else if (name == "unused_bytes")
       accept.unused_bytes = true;
     else
-      raise("accept has `" + printable(name) + "`, expected \"holes\", \"unknown_dtypes\" or \"unused_bytes\"");
+      raise("accept has `" + printable(name) + "`, expected \"unknown_dtypes\" or \"unused_bytes\"");
   };
   if (given.is_none()) return accept;
   if (PyUnicode_Check(given.ptr())) {
@@ -29,8 +27,6 @@ nb::dict to_dict(const Tolerated& found) {
   nb::dict result;
   if (!found.any()) return result;
   result["unknown_dtypes"] = found.unknown_dtypes;
-  result["holes"] = found.holes;
-  result["hole_bytes"] = found.hole_bytes;
   result["unused_bytes"] = found.unused_bytes;
   return result;
 }

@@ -5,7 +5,7 @@
 
 namespace safetensors::python {
 
-// given: None, one name of a fault ("holes", "unknown_dtypes" or "unused_bytes"), or an iterable of names. Raises
+// given: None, one name of a fault ("unknown_dtypes" or "unused_bytes"), or an iterable of names. Raises
 // SafetensorError for another name, TypeError for other objects.
 [[nodiscard]] Accept parse_accept(nb::handle given);
 

@@ -180,8 +180,6 @@ nb::dict tolerated(const PyCheckpoint& self) {
   for (const File& file : self.get().files()) {
     const Tolerated found = file.header().tolerated();
     sum.unknown_dtypes += found.unknown_dtypes;
-    sum.holes += found.holes;
-    sum.hole_bytes += found.hole_bytes;
     sum.unused_bytes += found.unused_bytes;
   }
   return to_dict(sum);

@@ -198,8 +198,8 @@ void define_slice(nb::module_& module) {
 void define_tensors(nb::class_<SafeOpen>& type) {
   type.def(
           "tolerated", [](const SafeOpen& self) { return to_dict(self.get()->header().tolerated()); },
-          "The faults that `accept` allowed: a dict with the numbers unknown_dtypes, holes, hole_bytes and\n"
-          "unused_bytes, or an empty dict if the file has none.")
+          "The faults that `accept` allowed: a dict with the numbers unknown_dtypes and unused_bytes,\n"
+          "or an empty dict if the file has none.")
       .def("keys", &keys, "The tensors' names, sorted by their bytes.")
       .def(
           "offset_keys",
@@ -262,7 +262,7 @@ void define_safe_open(nb::module_& module) {
       "are read directly from the device). On network and user-space (FUSE) file systems, \"mmap\" is\n"
       "the same as \"pread\". The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another\n"
       "backend. If the variable is \"mmap\", files are mapped on every file system. accept: faults of the\n"
-      "file that are no errors, some of \"unknown_dtypes\", \"holes\" and \"unused_bytes\".\n\n"
+      "file that are no errors, \"unknown_dtypes\" and \"unused_bytes\", or one of them.\n\n"
       "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
       "Any number of threads may use it at once.");
   type.def(

@@ -24,14 +24,12 @@ namespace {
 LayoutOptions to_layout_options(nb::handle data_alignment, nb::handle order) {
   const std::uint64_t alignment = to_unsigned(data_alignment);
   const std::string_view name = from_str(order, "order");
-  if (name != "writer" && name != "given" && name != "aligned")
-    raise("order " + nb::cast<std::string>(nb::repr(order)) + ": expected \"writer\", \"given\" or \"aligned\"");
+  if (name != "writer" && name != "given")
+    raise("order " + nb::cast<std::string>(nb::repr(order)) + ": expected \"writer\" or \"given\"");
   if (alignment > std::numeric_limits<std::uint32_t>::max())
     raise("data_alignment " + std::to_string(alignment) + " is too large");
   return {.data_alignment = static_cast<std::uint32_t>(alignment),
-          .order = name == "given"     ? TensorOrder::given
-                   : name == "aligned" ? TensorOrder::aligned
-                                       : TensorOrder::writer};
+          .order = name == "given" ? TensorOrder::given : TensorOrder::writer};
 }
 
 Header lay_out(nb::handle tensors, nb::handle metadata, const LayoutOptions& options) {

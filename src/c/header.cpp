@@ -85,8 +85,6 @@ safetensors_status safetensors_header_get_info(const safetensors_header* header,
     filled.leading_whitespace = from.leading_whitespace() ? 1 : 0;
     const safetensors::Tolerated tolerated = from.tolerated();
     filled.unknown_dtypes = tolerated.unknown_dtypes;
-    filled.holes = tolerated.holes;
-    filled.hole_bytes = tolerated.hole_bytes;
     filled.unused_bytes = tolerated.unused_bytes;
     give_struct(filled, info);
     return {};

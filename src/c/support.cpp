@@ -145,12 +145,10 @@ Status check_reserved(std::uint32_t reserved) {
 }
 
 Result<Accept> accept_of(std::uint32_t flags) {
-  constexpr std::uint32_t kAll =
-      SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_HOLES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
+  constexpr std::uint32_t kAll = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
   if ((flags & ~kAll) != 0)
     return make_error(Errc::unsupported, "unknown flags in accept: " + std::to_string(flags & ~kAll));
   return Accept{.unknown_dtypes = (flags & SAFETENSORS_ACCEPT_UNKNOWN_DTYPES) != 0,
-                .holes = (flags & SAFETENSORS_ACCEPT_HOLES) != 0,
                 .unused_bytes = (flags & SAFETENSORS_ACCEPT_UNUSED_BYTES) != 0};
 }
 

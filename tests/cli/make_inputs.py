@@ -134,9 +134,9 @@ def rules():
 
 
 def accepted():
-    """Faults that --accept allows: a hole of 2 bytes, two unknown dtypes, and 3 unused bytes."""
-    tensors = {"w": entry("F32", [1], 0, 4), "x": entry("F8_E3M4", [2, 3], 6, 12), "y": entry("a\u202e", [], 12, 13)}
-    yield "accepted/all.safetensors", container(json.dumps(tensors), bytes(16))
+    """Faults that --accept allows: two unknown dtypes, and 3 unused bytes."""
+    tensors = {"w": entry("F32", [1], 0, 4), "x": entry("F8_E3M4", [2, 3], 4, 10), "y": entry("a\u202e", [], 10, 11)}
+    yield "accepted/all.safetensors", container(json.dumps(tensors), bytes(14))
     overlap = {"w": entry("F32", [1], 0, 4), "x": entry("U8", [2], 3, 5)}
     yield "accepted/overlap.safetensors", container(json.dumps(overlap), bytes(5))
 

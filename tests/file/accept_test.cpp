@@ -14,10 +14,10 @@
 namespace safetensors::test {
 namespace {
 
-// A hole of 1 byte, `a` of unknown dtype, a hole of 2 bytes, `c` of U8, and 2 unused bytes.
+// `a` of unknown dtype, `c` of U8, and 2 unused bytes.
 const std::string kText =
-    R"({"a":{"dtype":"X8","shape":[2,5],"data_offsets":[1,7]},"c":{"dtype":"U8","shape":[2],"data_offsets":[9,11]}})";
-const std::string kData = "-abcdef--cc==";
+    R"({"a":{"dtype":"X8","shape":[2,5],"data_offsets":[0,6]},"c":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}})";
+const std::string kData = "abcdefcc==";
 
 class FileAccept : public ::testing::Test {
  protected:

@@ -208,3 +208,15 @@ TEST(HeaderBuilder, RefusesHeadersOverLimit) {
       builder.build({.metadata_slack = 1000}), st::Errc::header_too_large,
       "header too large: 99999025 bytes of text, 1000 of slack, aligned to 8, are over the limit of 100000000");
 }
+
+TEST(HeaderBuilder, KeepsGivenOrder) {
+  st::HeaderBuilder builder;
+  ASSERT_TRUE(builder.add("z", st::Dtype::U8, {3}));
+  ASSERT_TRUE(builder.add("a", st::Dtype::F64, {1}));
+  const st::Header header = builder.build({.order = st::TensorOrder::given}).value();
+  EXPECT_EQ(header.find("z")->begin, 0U);
+  EXPECT_EQ(header.find("a")->begin, 3U);
+  EXPECT_EQ(header.text().value(),
+            "{\"z\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+            "\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[3,11]}}     ");
+}

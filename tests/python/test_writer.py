@@ -66,17 +66,6 @@ def test_order_and_alignment(path: Path, order: Any, alignment: int) -> None:
         assert raw == stn.save(arrays)
 
 
-def test_order_that_aligns(path: Path) -> None:
-    arrays = {name: np.zeros(size, np.uint8) for name, size in [("a", 10), ("b", 64), ("c", 128)]}
-    with Writer(path, arrays, data_alignment=64, order="aligned") as writer:
-        for name, array in arrays.items():
-            writer.write(name, array)
-    raw = path.read_bytes()
-    start = 8 + int.from_bytes(raw[:8], "little")
-    metas = {name: Checkpoint(path).get_tensor_meta(name).data_offsets[0] for name in arrays}
-    assert all((start + offset) % 64 == 0 for offset in metas.values()), metas
-
-
 def test_data_of_every_kind(path: Path) -> None:
     array = np.arange(12, dtype=np.int32).reshape(3, 4)
     data: list[Any] = [
@@ -206,7 +195,7 @@ def test_layouts_that_cannot_be(path: Path, tensors: Any, kind: Any, text: str) 
 
 def test_arguments_that_cannot_be(path: Path) -> None:
     for options, text in [
-        ({"order": "name"}, "order 'name': expected \"writer\", \"given\" or \"aligned\""),
+        ({"order": "name"}, "order 'name': expected \"writer\" or \"given\""),
         ({"data_alignment": 3}, "power of two"),
         ({"data_alignment": 1 << 17}, "power of two"),
         ({"data_alignment": 1 << 32}, "data_alignment 4294967296 is too large"),

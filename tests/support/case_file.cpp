@@ -144,11 +144,10 @@ class Builder {
   void accept(std::string_view list) {
     std::istringstream in{std::string(list)};
     for (std::string name; std::getline(in, name, ',');) {
-      if (name != "all" && name != "unknown_dtypes" && name != "holes" && name != "unused_bytes")
+      if (name != "all" && name != "unknown_dtypes" && name != "unused_bytes")
         throw std::runtime_error("unknown fault " + name);
       safetensors::Accept& accept = case_.options.accept;
       accept.unknown_dtypes = accept.unknown_dtypes || name == "all" || name == "unknown_dtypes";
-      accept.holes = accept.holes || name == "all" || name == "holes";
       accept.unused_bytes = accept.unused_bytes || name == "all" || name == "unused_bytes";
     }
   }

@@ -13,7 +13,7 @@ namespace {
 // The flags of the options, as bits.
 int flags_of(const safetensors::ParseOptions& options) {
   return (options.allow_leading_whitespace ? 1 : 0) | (options.accept.unknown_dtypes ? 2 : 0) |
-         (options.accept.holes ? 4 : 0) | (options.accept.unused_bytes ? 8 : 0);
+         (options.accept.unused_bytes ? 4 : 0);
 }
 
 }  // namespace

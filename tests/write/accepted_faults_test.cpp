@@ -22,10 +22,10 @@ class AcceptedFaults : public ::testing::Test {
     put(path_, bytes_);
     return Checkpoint::open(path_, {.open = {.parse = {.accept = Accept::all()}}}).value();
   }
-  Checkpoint open_holes() {
+  Checkpoint open_unused() {
     return open(
-        R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})",
-        "-aa-bb==");
+        R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+        "aabb==");
   }
   Checkpoint open_unknown() { return open(R"({"a":{"dtype":"X8","shape":[2],"data_offsets":[0,3]}})", "aaa"); }
   static std::vector<RewriteTensor> all(const Checkpoint& model) {
@@ -39,8 +39,8 @@ class AcceptedFaults : public ::testing::Test {
   std::string bytes_;
 };
 
-TEST_F(AcceptedFaults, RewriteLeavesHolesOut) {
-  const Checkpoint model = open_holes();
+TEST_F(AcceptedFaults, RewriteLeavesUnusedBytesOut) {
+  const Checkpoint model = open_unused();
   ASSERT_TRUE(succeeds(Rewrite::plan(all(model), {}).value().write(out_)));
   const File file = File::open(out_).value();  // strict
   EXPECT_EQ(file.header().data_bytes(), 4u);
@@ -59,8 +59,8 @@ TEST_F(AcceptedFaults, RewriteRefusesUnknownDtype) {
 
 TEST_F(AcceptedFaults, EditOfMetadataRefusesFaults) {
   for (const bool in_place : {false, true}) {
-    for (const bool holes : {false, true}) {
-      const Checkpoint model = holes ? open_holes() : open_unknown();
+    for (const bool unused : {false, true}) {
+      const Checkpoint model = unused ? open_unused() : open_unknown();
       const std::string found = to_string(model.files()[0].header().tolerated());
       const Error error =
           error_of(edit_metadata(path_, {{"k", "v"}}, {.in_place = in_place, .parse = {.accept = Accept::all()}}));
@@ -72,8 +72,8 @@ TEST_F(AcceptedFaults, EditOfMetadataRefusesFaults) {
 }
 
 TEST_F(AcceptedFaults, WriterRefusesHeader) {
-  const Checkpoint holes = open_holes();
-  EXPECT_EQ(error_of(Writer::create(out_, holes.files()[0].header())).code, Errc::unsupported);
+  const Checkpoint unused = open_unused();
+  EXPECT_EQ(error_of(Writer::create(out_, unused.files()[0].header())).code, Errc::unsupported);
   const Checkpoint unknown = open_unknown();
   EXPECT_EQ(error_of(Writer::create(out_, unknown.files()[0].header())).code, Errc::unsupported);
 }

@@ -277,9 +277,9 @@ TEST_F(RewriteTest, NamesInputThatBecameShorter) {
   EXPECT_EQ(directory_.names(), (std::vector<std::string>{"in.safetensors"}));
 }
 
-TEST_F(RewriteTest, AlignsMostTensors) {
+TEST_F(RewriteTest, AlignsData) {
   const Checkpoint in = open("in.safetensors");
-  const Rewrite rewrite = Rewrite::plan(all(in), {.order = TensorOrder::aligned, .data_alignment = 4096}).value();
+  const Rewrite rewrite = Rewrite::plan(all(in), {.data_alignment = 4096}).value();
   EXPECT_EQ(rewrite.layout().files()[0].header.data_start() % 4096, 0U);
   ASSERT_TRUE(succeeds(rewrite.write(out_)));
   for (const Tensor& tensor : in.tensors())

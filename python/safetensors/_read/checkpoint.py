@@ -203,8 +203,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def tolerated(self) -> dict[str, int]:
         """Return the faults that `accept` allowed, of all files together.
 
-        The keys are "unknown_dtypes", "holes", "hole_bytes" and "unused_bytes". The dict is empty if no
-        file has a fault.
+        The keys are "unknown_dtypes" and "unused_bytes". The dict is empty if no file has a fault.
         """
         return self._native.tolerated()
 

@@ -108,7 +108,7 @@ class Writer(TensorWriter):
     `data_alignment`: the first tensor begins at a multiple of so many bytes: a power of two up to
     65536. Tensors lie one behind the other, so the next one is aligned only if the sizes allow it.
     `order`: "writer" sorts tensors as `save_file` does, by dtype and name. "given" keeps the order
-    of `tensors`. "aligned" puts as many tensors as possible at multiples of `data_alignment`.
+    of `tensors`.
 
     Other programs see the old file until the end. After
     an exception the old file is unchanged. Every byte of every tensor must be written once. A

@@ -270,9 +270,6 @@ std::string to_string(const Tolerated& tolerated) {
     text += (text.empty() ? "" : ", ") + std::to_string(count) + (count == 1 ? one : many);
   };
   add(tolerated.unknown_dtypes, " tensor of unknown dtype", " tensors of unknown dtypes");
-  add(tolerated.holes, " hole", " holes");
-  if (tolerated.holes != 0)
-    text += " (" + std::to_string(tolerated.hole_bytes) + (tolerated.hole_bytes == 1 ? " byte)" : " bytes)");
   add(tolerated.unused_bytes, " unused byte at the end", " unused bytes at the end");
   return text;
 }

@@ -170,26 +170,15 @@ bool sort_by_offset(HeaderState& state, base::Cancellation& cancellation) {
   return consecutive;
 }
 
-// Checks rule 6 for one tensor. A hole may precede it if `accept` allows that. The error has no offset.
-Status check_offsets(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous, const Accept& accept,
-                     Tolerated& tolerated) {
-  if (is_consecutive(tensor.begin, tensor.end, expected)) return {};
-  const bool hole = tensor.begin > expected && tensor.end >= tensor.begin;
-  if (!hole || !accept.holes) return invalid_offset(tensor, expected, previous);
-  ++tolerated.holes;
-  tolerated.hole_bytes += tensor.begin - expected;  // cannot overflow: holes do not overlap
-  return {};
-}
-
-// Checks rules 6 to 9 tensor by tensor. Finds the error to report, or counts holes. Runs only if a tensor is known to
-// break one of the rules, or has an unknown dtype.
-Status check_each(HeaderState& state, const Accept& accept) {
+// Checks rules 6 to 9 tensor by tensor, and finds the error to report. Runs only if a tensor is known to break one of
+// the rules, or has an unknown dtype.
+Status check_each(const HeaderState& state) {
   std::uint64_t expected = 0;
   const TensorInfo* previous = nullptr;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     const TensorInfo& tensor = state.tensors[state.order != nullptr ? state.order[i] : i];
-    Status status = check_offsets(tensor, expected, previous, accept, state.tolerated);
-    if (status) status = check_size(tensor);
+    Status status = is_consecutive(tensor.begin, tensor.end, expected) ? check_size(tensor)
+                                                                       : invalid_offset(tensor, expected, previous);
     if (!status) {
       Error error = std::move(status).error();
       // The opening quote of the tensor's name, in bytes from the start of the file.
@@ -230,7 +219,7 @@ Status check_layout(HeaderState& state, bool in_order, bool sizes_fit, const Acc
   const bool consecutive = in_order || (!is_sorted(state) && sort_by_offset(state, cancellation));
   if (cancellation.stopped()) return base::opening_cancelled();
   if (!consecutive || !sizes_fit) {
-    if (Status status = check_each(state, accept); !status) return status;
+    if (Status status = check_each(state); !status) return status;
   }
   return check_end(state, accept);
 }

@@ -16,7 +16,6 @@
 #include "base/hash.h"
 #include "base/memory_resource.h"
 #include "base/printable.h"
-#include "format/header/aligned_order.h"
 #include "format/header/header.h"
 #include "format/header/header_writer.h"
 #include "format/header/layout.h"
@@ -36,17 +35,6 @@ void sort_for_writer(std::vector<NewTensor>& tensors) {
     return written_before(a.dtype, a.name, b.dtype, b.name);
   };
   if (!std::ranges::is_sorted(tensors, before)) std::ranges::sort(tensors, before);
-}
-
-void sort_for_alignment(std::vector<NewTensor>& tensors, std::uint32_t alignment) {
-  sort_for_writer(tensors);
-  std::vector<std::uint64_t> sizes;
-  sizes.reserve(tensors.size());
-  for (const NewTensor& tensor : tensors) sizes.push_back(tensor.nbytes);
-  std::vector<NewTensor> result;
-  result.reserve(tensors.size());
-  for (const std::size_t i : aligned_order(sizes, alignment)) result.push_back(tensors[i]);
-  tensors = std::move(result);
 }
 
 std::size_t decimal_digits(std::uint64_t number) noexcept {
@@ -185,7 +173,6 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::strin
                                                          ", it must be a power of two from 1 to 65536");
   }
   if (options.order == TensorOrder::writer) sort_for_writer(tensors);
-  if (options.order == TensorOrder::aligned) sort_for_alignment(tensors, alignment);
   const Result<std::uint64_t> data_bytes = sum_of_sizes(tensors);
   if (!data_bytes) return data_bytes.error();
 
