@@ -1,6 +1,8 @@
 // Lists one folder, and follows no symlink to a folder: it could lead in a circle.
 #include "folder_names.h"
 
+#include "format/checkpoint/model_names.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -31,13 +33,10 @@ std::string path_in_folder(const std::string& folder, const std::string& name) {
   return folder.ends_with('/') ? folder + name : folder + "/" + name;
 }
 
-bool is_index_name(std::string_view name) {
-  return name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos;
-}
-
 bool holds_models(const FolderNames& names) {
-  return std::ranges::any_of(
-      names.files, [](const std::string& name) { return name.ends_with(".safetensors") || is_index_name(name); });
+  return std::ranges::any_of(names.files, [](const std::string& name) {
+    return name.ends_with(".safetensors") || format::is_index_name(name);
+  });
 }
 
 }  // namespace safetensors::cli

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace safetensors::cli {
@@ -17,9 +16,6 @@ struct FolderNames {
 
 [[nodiscard]] std::string path_in_folder(const std::string& folder, const std::string& name);
 
-// Returns whether a file is an index by its name: "model.safetensors.index.json", and
-// "model.safetensors.index.fp16.json" of a variant.
-[[nodiscard]] bool is_index_name(std::string_view name);
 // Returns whether one of the files is an index or a safetensors file by its name.
 [[nodiscard]] bool holds_models(const FolderNames& names);
 

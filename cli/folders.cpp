@@ -14,6 +14,7 @@
 #include <safetensors/checkpoint.h>
 
 #include "base/glob.h"
+#include "format/checkpoint/model_names.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -44,15 +45,15 @@ std::vector<Found> models_in(const std::string& folder, const FolderNames& names
   std::vector<Found> found;
   std::set<std::string> used;
   for (const std::string& name : names.files) {
-    if (!is_index_name(name)) continue;
+    if (!format::is_index_name(name)) continue;
     found.push_back({path_in_folder(folder, name), stem_in(name)});
     const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back().path);
     if (files) used.insert(files->begin(), files->end());
   }
   for (const NumberedFiles& model : numbered_files(folder, names)) {
-    if (!model.missing.empty() && !partial) continue;
-    found.push_back({model.pattern, model.stem});
-    for (const std::string& name : model.names) used.insert(path_in_folder(folder, name));
+    if (!partial && !model.set.missing().empty()) continue;
+    found.push_back({model.pattern, model.set.stem});
+    for (const std::string& name : model.set.names) used.insert(path_in_folder(folder, name));
   }
   for (const std::string& name : names.files) {
     const std::string path = path_in_folder(folder, name);

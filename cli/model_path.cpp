@@ -8,6 +8,7 @@
 #include "standard_input.h"
 #include "text/formatted.h"
 
+#include "format/checkpoint/model_names.h"
 #include "os/regular_file.h"
 
 #include <safetensors/checkpoint.h>
@@ -94,13 +95,14 @@ std::string without_models(const std::string& folder, const FolderNames& names) 
 
 std::string several_files(const std::string& folder, const FolderNames& names) {
   const std::vector<NumberedFiles> numbered = numbered_files(folder, names);
-  if (numbered.size() != 1 || numbered.front().missing.empty()) return {};
-  const NumberedFiles& model = numbered.front();
+  if (numbered.size() != 1) return {};
+  const format::ShardSet& set = numbered.front().set;
+  const std::vector<std::string> missing = set.missing();
   std::vector<std::string> files = names.files;
   std::erase_if(files, [](const std::string& name) { return !name.ends_with(".safetensors"); });
-  if (files.size() != model.names.size()) return {};
+  if (missing.empty() || files.size() != set.names.size()) return {};
   return formatted("a folder with {} of the {} files of a model, without {} (to open those that are there: '{}')",
-                   model.names.size(), model.count, quoted(model.missing), printable(model.pattern));
+                   set.names.size(), set.count, quoted(missing), printable(numbered.front().pattern));
 }
 
 }  // namespace
@@ -111,10 +113,10 @@ std::string model_path(const std::string& argument) {
   const FolderNames names = names_in(argument);
   if (is_cached_model(names) && !holds_models(names)) return snapshot_of(argument).value_or(argument);
   const std::vector<NumberedFiles> numbered = numbered_files(argument, names);
-  if (numbered.size() != 1 || !numbered.front().missing.empty()) return argument;
+  if (numbered.size() != 1 || !numbered.front().set.missing().empty()) return argument;
   const auto files =
       std::ranges::count_if(names.files, [](const std::string& name) { return name.ends_with(".safetensors"); });
-  return static_cast<std::size_t>(files) == numbered.front().names.size() ? numbered.front().pattern : argument;
+  return static_cast<std::size_t>(files) == numbered.front().set.names.size() ? numbered.front().pattern : argument;
 }
 
 Error explain_folder(Error error, const std::string& argument) {
@@ -125,7 +127,8 @@ Error explain_folder(Error error, const std::string& argument) {
   const FolderNames names = names_in(argument);
   const std::string text = holds_models(names) ? several_files(argument, names) : without_models(argument, names);
   if (!text.empty()) error.message = text;
-  const bool files = error.code == Errc::ambiguous_checkpoint && std::ranges::none_of(names.files, is_index_name);
+  const bool files =
+      error.code == Errc::ambiguous_checkpoint && std::ranges::none_of(names.files, format::is_index_name);
   // Variants of one model have the same tensors.
   if (text.empty() && files && expand_folders({argument}, false) == std::vector{argument})
     error.message += formatted(" (all as one model: '{}' in quotes, or make an index: safetensors index)",

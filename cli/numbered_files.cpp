@@ -2,15 +2,12 @@
 // of one model only: the files of `model-x` and of another generation have longer names.
 #include "numbered_files.h"
 
-#include "format/checkpoint/shard_index.h"
-#include "format/checkpoint/shard_set.h"
-
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -25,37 +22,22 @@ std::string escaped_pattern(std::string_view text) {
   return pattern;
 }
 
-// Returns the part of a name before its number, such as "model-".
-std::string_view before_number(std::string_view name, const format::NumberedShard& shard) {
-  return name.substr(0, static_cast<std::size_t>(shard.number.data() - name.data()));
-}
-
 std::string pattern_of(const std::string& folder, const std::string& name) {
-  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
-  const std::string_view before = before_number(name, *shard);
-  std::string pattern = escaped_pattern(before) + std::string(shard->number.size(), '?');
-  pattern += std::string_view(name).substr(before.size() + shard->number.size());
+  const std::string_view number = format::parse_shard_name(name)->number;
+  const auto begin = static_cast<std::size_t>(number.data() - name.data());
+  std::string pattern = escaped_pattern(name.substr(0, begin)) + std::string(number.size(), '?');
+  pattern += escaped_pattern(name.substr(begin + number.size()));
   return path_in_folder(escaped_pattern(folder), pattern);
 }
 
 }  // namespace
 
 std::vector<NumberedFiles> numbered_files(const std::string& folder, const FolderNames& names) {
-  if (std::ranges::any_of(names.files, is_index_name)) return {};
-  std::map<std::string, std::vector<std::string>> groups;
-  for (const std::string& name : names.files) {
-    const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
-    if (!shard) continue;
-    const std::string whole = std::string(shard->stem) + ".safetensors";
-    if (std::ranges::binary_search(names.files, whole)) continue;
-    groups[std::string(before_number(name, *shard)) + "/" + std::string(shard->count)].push_back(name);
-  }
+  if (std::ranges::any_of(names.files, format::is_index_name)) return {};
   std::vector<NumberedFiles> found;
-  for (auto& [key, group] : groups) {
-    std::optional<format::ShardSet> set = format::shard_set(group);
-    if (!set || set->count == 1) continue;
-    const std::string stem(format::stem_of(group.front()));
-    found.push_back({pattern_of(folder, group.front()), stem, set->count, group, std::move(set->missing)});
+  for (format::ShardSet& set : format::shard_sets(names.files)) {
+    if (set.count == 1 || std::ranges::binary_search(names.files, set.stem + ".safetensors")) continue;
+    found.push_back({pattern_of(folder, set.names[0]), std::move(set)});
   }
   return found;
 }
@@ -68,14 +50,15 @@ std::vector<std::string> lost_files(std::span<const std::string> paths) {
     if (!path.starts_with(folder)) return {};
     names.push_back(path.substr(folder.size()));
   }
-  std::optional<format::ShardSet> set = format::shard_set(names);
+  const std::optional<format::ShardSet> set = format::shard_set(names);
   if (!set) return {};
-  for (std::string& name : set->missing) {
+  std::vector<std::string> missing = set->missing();
+  for (std::string& name : missing) {
     std::error_code failed;
     name.insert(0, folder);
     if (std::filesystem::exists(name, failed)) return {};
   }
-  return std::move(set->missing);
+  return missing;
 }
 
 }  // namespace safetensors::cli

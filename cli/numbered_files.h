@@ -3,7 +3,8 @@
 
 #include "folder_names.h"
 
-#include <cstddef>
+#include "format/checkpoint/model_names.h"
+
 #include <span>
 #include <string>
 #include <vector>
@@ -12,11 +13,8 @@ namespace safetensors::cli {
 
 // The numbered files of one model in a folder.
 struct NumberedFiles {
-  std::string pattern;               // of their paths, which the library opens as one model
-  std::string stem;                  // "model"
-  std::size_t count = 0;             // of the whole model
-  std::vector<std::string> names;    // that are there
-  std::vector<std::string> missing;  // names
+  std::string pattern;  // of their paths, which the library opens as one model
+  format::ShardSet set;
 };
 
 // Returns the models of several numbered files, for a folder without an index. Files beside `STEM.safetensors` are

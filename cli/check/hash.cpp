@@ -15,6 +15,7 @@
 #include "text/formatted.h"
 
 #include "base/cancellation.h"
+#include "format/checkpoint/model_names.h"
 #include "os/file_status.h"
 #include "os/parallel.h"
 #include "os/regular_file.h"
@@ -225,7 +226,8 @@ class Hashing {
 Result<std::vector<std::string>> files_of(const std::string& path) {
   os::FileStatus status;
   const bool found = os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0;
-  if (path == kStandardInput || (found && !status.is_directory() && !is_index_name(path))) return std::vector{path};
+  if (path == kStandardInput || (found && !status.is_directory() && !format::is_index_name(path)))
+    return std::vector{path};
   Result<std::vector<std::string>> files = Checkpoint::find_files(path);
   if (!files) return explain_folder(files.error(), path);
   return files;

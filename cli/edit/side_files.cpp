@@ -8,6 +8,7 @@
 #include "link_target.h"
 #include "new_file.h"
 
+#include "format/checkpoint/model_names.h"
 #include "os/descriptor.h"
 #include "os/file_status.h"
 #include "os/open.h"
@@ -34,7 +35,7 @@ constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",   
 
 // Returns whether a file holds weights or says which files do, by its name.
 bool is_weights(std::string_view name) {
-  return is_index_name(name) ||
+  return format::is_index_name(name) ||
          std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/glob.h"
+#include "format/checkpoint/model_names.h"
 #include "json/reader.h"
 #include "os/directory.h"
 #include "os/parallel.h"
@@ -20,7 +21,6 @@
 namespace safetensors::file {
 namespace {
 
-constexpr std::string_view kFile = ".safetensors";
 constexpr std::string_view kIndex = ".safetensors.index.json";
 constexpr std::string_view kFirstIndex = "model.safetensors.index.json";
 
@@ -45,7 +45,7 @@ std::vector<std::string_view> ending_in(std::string_view end, const std::vector<
 
 // Returns whether a name says that its file is one of several: not `-00001-of-00001`.
 bool is_shard_of_several(std::string_view name) noexcept {
-  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
+  const std::optional<format::ShardName> shard = format::parse_shard_name(name);
   if (!shard) return false;
   const std::string_view count =
       shard->count.substr(std::min(shard->count.find_first_not_of('0'), shard->count.size()));
@@ -55,7 +55,7 @@ bool is_shard_of_several(std::string_view name) noexcept {
 // Returns whether an older save can have left the file beside `STEM.safetensors`: a shard of several, or the only file
 // of a model in a generation, such as `model-gen00002-00001-of-00001.safetensors`.
 bool is_older_shard(std::string_view name) noexcept {
-  const std::optional<format::NumberedShard> shard = format::parse_numbered_shard(name);
+  const std::optional<format::ShardName> shard = format::parse_shard_name(name);
   return is_shard_of_several(name) || (shard && !shard->generation.empty());
 }
 
@@ -67,7 +67,7 @@ bool replaces_shards(const std::vector<std::string_view>& files) {
   if (files.size() != shards.size() + 1) return false;
   const auto whole = std::find_if_not(files.begin(), files.end(), is_older_shard);
   return std::all_of(shards.begin(), shards.end(), [&](std::string_view shard) {
-    return *whole == std::string(format::parse_numbered_shard(shard)->stem).append(kFile);
+    return *whole == format::parse_shard_name(shard)->stem().append(format::kShardExtension);
   });
 }
 
@@ -128,7 +128,7 @@ Status CheckpointPaths::add_folder(const std::string& path) {
   const std::vector<std::string_view> indexes = ending_in(kIndex, *names);
   if (indexes.size() > 1) return ambiguous(path, indexes, " indexes");
   if (!indexes.empty()) return add_index(os::join_path(path, indexes[0]));
-  std::vector<std::string_view> files = ending_in(kFile, *names);
+  std::vector<std::string_view> files = ending_in(format::kShardExtension, *names);
   std::vector<std::string_view> shards;
   std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_shard_of_several);
   if (replaces_shards(files)) std::erase_if(files, is_older_shard);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "file/checkpoint_paths.h"
 #include "format/checkpoint/index_text.h"
+#include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
 #include "io/clean.h"
 #include "io/folder_lock.h"
@@ -164,7 +165,7 @@ std::size_t CheckpointFolder::last_generation() const {
   names.insert(names.end(), named.names.begin(), named.names.end());
   std::size_t last = std::max(removed_generation_, std::size_t{has_index ? 1U : 0U});
   for (const std::string& name : names) {
-    if (const auto shard = format::parse_numbered_shard(name); shard && shard->stem == layout_.stem())
+    if (const auto shard = format::parse_shard_name(name); shard && shard->stem() == layout_.stem())
       last = std::max(last, format::generation_of(name));
   }
   return last;
@@ -183,7 +184,7 @@ void CheckpointFolder::choose_names() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      names_[i] = format::in_generation(layout_names_[i], layout_.stem(), generation);
+      names_[i] = format::in_generation(layout_names_[i], generation);
       if (look_for(names_[i]) != 0) continue;
       taken = true;
       taken_names_.push_back(names_[i]);

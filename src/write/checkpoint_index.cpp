@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -14,8 +13,8 @@
 #include "base/printable.h"
 #include "file/checkpoint_paths.h"
 #include "format/checkpoint/index_text.h"
+#include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
-#include "format/checkpoint/shard_set.h"
 #include "io/atomic_file.h"
 #include "os/directory.h"
 #include "os/path.h"
@@ -26,36 +25,9 @@ namespace write {
 namespace {
 
 constexpr std::string_view kFileEnd = ".safetensors";
-constexpr std::string_view kIndexEnd = ".safetensors.index.json";
 
 std::string quoted_name(std::string_view name) {
   return "`" + printable(name) + "`";
-}
-
-// Numbered files that belong together.
-struct NumberedFiles {
-  std::string stem;
-  std::string generation;
-  std::string count;
-  std::vector<std::string> files;
-};
-
-// Returns the numbered files by stem, generation and count, in the order of their names.
-std::vector<NumberedFiles> numbered_files(const std::vector<std::string>& names) {
-  std::vector<NumberedFiles> groups;
-  for (const std::string& name : names) {
-    const auto shard = format::parse_numbered_shard(name);
-    if (!shard) continue;
-    const auto same = [&](const NumberedFiles& group) {
-      return group.stem == shard->stem && group.generation == shard->generation && group.count == shard->count;
-    };
-    auto group = std::ranges::find_if(groups, same);
-    if (group == groups.end())
-      group = groups.insert(group,
-                            {std::string(shard->stem), std::string(shard->generation), std::string(shard->count), {}});
-    group->files.push_back(name);
-  }
-  return groups;
 }
 
 // ": `model-00003-of-00006.safetensors` is missing". An empty text: nothing is.
@@ -69,17 +41,13 @@ std::string missing_text(const std::vector<std::string>& missing) {
 }
 
 // Error: not_found, if a number is missing.
-Status check_numbers(const NumberedFiles& group, std::string_view folder) {
-  const std::optional<format::ShardSet> set = format::shard_set(group.files);
-  std::size_t count = 0;
-  const auto [end, failed] = std::from_chars(group.count.data(), group.count.data() + group.count.size(), count);
-  const bool is_number = failed == std::errc() && end == group.count.data() + group.count.size();
-  if (is_number && count == group.files.size() && (!set || set->missing.empty())) return {};
+Status check_numbers(const format::ShardSet& set, std::string_view folder) {
+  const std::vector<std::string> missing = set.missing();
+  if (missing.empty()) return {};
   return base::make_error(Errc::not_found,
-                          "the folder has " + std::to_string(group.files.size()) + " of the " +
-                              (is_number ? std::to_string(count) : printable(group.count)) + " files `" +
-                              printable(group.stem) + "-*-of-" + printable(group.count) + ".safetensors`" +
-                              missing_text(set ? set->missing : std::vector<std::string>()),
+                          "the folder has " + std::to_string(set.names.size()) + " of the " +
+                              std::to_string(set.count) + " files `" + printable(set.pattern) + "`" +
+                              missing_text(missing),
                           folder);
 }
 
@@ -92,16 +60,16 @@ Result<ChosenFiles> choose_files(const std::string& folder, const std::optional<
   Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return std::move(names).error();
   std::erase_if(*names, [](const std::string& name) { return !name.ends_with(kFileEnd); });
-  std::vector<NumberedFiles> groups = numbered_files(*names);
-  if (stem) std::erase_if(groups, [&](const NumberedFiles& group) { return group.stem != *stem; });
+  std::vector<format::ShardSet> groups = format::shard_sets(*names);
+  if (stem) std::erase_if(groups, [&](const format::ShardSet& group) { return group.stem != *stem; });
   if (groups.size() > 1) {
     std::string message = "a folder with numbered files of " + std::to_string(groups.size()) + " models:";
-    for (const NumberedFiles& group : groups) message += " " + quoted_name(group.files[0]);
+    for (const format::ShardSet& group : groups) message += " " + quoted_name(group.names[0]);
     return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
   }
   if (groups.size() == 1) {
     if (Status status = check_numbers(groups[0], folder); !status) return std::move(status).error();
-    return ChosenFiles{std::move(groups[0].stem), std::move(groups[0].files)};
+    return ChosenFiles{std::move(groups[0].stem), std::move(groups[0].names)};
   }
   if (names->empty()) return base::make_error(Errc::not_found, "a folder without a safetensors file", folder);
   return ChosenFiles{stem.value_or("model"), *std::move(names)};
@@ -159,7 +127,8 @@ Result<CheckpointIndex> make_index_of(const std::string& folder, const MakeIndex
   if (!chosen) return std::move(chosen).error();
   if (Status status = format::check_stem(chosen->stem); !status)
     return base::with_path(std::move(status).error(), folder);
-  return index_of(folder, chosen->stem + std::string(kIndexEnd), std::move(chosen->names), options.index_metadata);
+  return index_of(folder, format::ModelNames::of_stem(chosen->stem).index, std::move(chosen->names),
+                  options.index_metadata);
 }
 
 Result<std::string> find_index(const std::string& path) {
@@ -170,8 +139,8 @@ Result<std::string> find_index(const std::string& path) {
   }
   Result<std::vector<std::string>> names = os::list_directory(path);
   if (!names) return std::move(names).error();
-  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(kIndexEnd); });
-  const std::string first = "model" + std::string(kIndexEnd);
+  std::erase_if(*names, [](const std::string& name) { return !format::is_index_name(name); });
+  const std::string first = format::ModelNames::of_stem("model").index;
   if (std::ranges::find(*names, first) != names->end()) return os::join_path(path, first);
   if (names->size() == 1) return os::join_path(path, names->front());
   if (names->empty()) return base::make_error(Errc::not_found, "a folder without an index", path);

@@ -10,17 +10,13 @@
 
 #include "base/cancellation.h"
 #include "file/checkpoint_paths.h"
+#include "format/checkpoint/model_names.h"
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "os/path.h"
 
 namespace safetensors::write {
 namespace {
-
-// `model.safetensors.index.json`, and with a variant `model.safetensors.index.fp16.json`.
-bool is_index_name(std::string_view name) noexcept {
-  return name.ends_with(".json") && name.find(".safetensors.index.") != name.npos;
-}
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -30,10 +26,10 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed, std::string_view stem) {
   NamedFiles found;
-  found.has_index = contains(listed, std::string(stem) + ".safetensors.index.json");
+  found.has_index = contains(listed, format::ModelNames::of_stem(stem).index);
   base::Cancellation cancellation;
   for (const std::string& name : listed) {
-    if (!is_index_name(name)) continue;
+    if (!format::is_index_name(name)) continue;
     const auto index = file::read_index(os::join_path(folder, name), cancellation);
     found.certain = found.certain && index;
     for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i) found.names.emplace((*index)->shard(i));
@@ -50,14 +46,14 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
   for (const std::string& name : named.names) keys.insert(os::name_key(name));
   std::set<std::pair<std::string_view, std::string_view>> sets;  // generation and count
   for (const std::string& key : keys) {
-    if (const auto shard = format::parse_numbered_shard(key); shard && shard->stem == stem_key)
+    if (const auto shard = format::parse_shard_name(key); shard && shard->stem() == stem_key)
       sets.emplace(shard->generation, shard->count);
   }
   std::vector<std::string> left;
   for (const std::string& name : listed) {
     const std::string key = os::name_key(name);
-    const auto shard = format::parse_numbered_shard(key);
-    if (shard && shard->stem == stem_key && !keys.contains(key) && !sets.contains({shard->generation, shard->count}))
+    const auto shard = format::parse_shard_name(key);
+    if (shard && shard->stem() == stem_key && !keys.contains(key) && !sets.contains({shard->generation, shard->count}))
       left.push_back(name);
   }
   return left;

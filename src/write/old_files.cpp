@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "format/checkpoint/shard_index.h"
+#include "format/checkpoint/model_names.h"
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "write/leftovers.h"

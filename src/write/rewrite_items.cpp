@@ -19,7 +19,7 @@
 #include "base/printable.h"
 #include "file/file.h"
 #include "format/checkpoint/checkpoint_layout.h"
-#include "format/checkpoint/shard_index.h"
+#include "format/checkpoint/model_names.h"
 #include "format/dtype/cast.h"
 #include "format/header/header_writer.h"
 #include "format/header/name_index.h"
@@ -123,11 +123,11 @@ bool RewriteItems::in_writers_order() const {
 }
 
 std::string RewriteItems::stem() const {
-  std::set<std::string_view> stems;
+  std::set<std::string> stems;
   for (const File& file : files_)
     stems.insert(format::stem_of(std::string_view(file.path()).substr(file.path().rfind('/') + 1)));
   const bool usable = stems.size() == 1 && format::check_stem(*stems.begin());
-  return usable ? std::string(*stems.begin()) : std::string("model");
+  return usable ? *stems.begin() : "model";
 }
 
 Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {

@@ -101,7 +101,7 @@ class NumberedFilesTest(FoldersTest):
         self.assertEqual([tensors for _, tensors in self.names("a[b]?*", "-R")], [["t1", "t2"]] * 2)
 
     def test_counts_of_strangers_are_no_models(self):
-        for name in ("m-00001-of-99999999999999999999", "m-00000-of-00002", "m-00003-of-00002"):
+        for name in ("m-00001-of-99999999999999999999", "m-00001-of-100000", "m-00003-of-00002"):
             self.model(f"d/{name}")
             self.answer(0, "verify", "d/*")
             os.remove(self.path(f"d/{name}.safetensors"))

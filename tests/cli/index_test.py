@@ -67,14 +67,10 @@ class IndexTest(edit_test.EditTest):
         for number in (0, 3):
             self.put(f"d/s-0000{number}-of-00009.safetensors", [(f"t{number}", "U8", [1], b"1")])
         names = "2 of the 9 files `s-*-of-00009.safetensors`"
-        self.fail_with(1, names + "\n", "index", "d", "--dry-run")  # not numbered from 1 on
-        os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
         lost = ", ".join(f"`s-0000{i}-of-00009.safetensors`" for i in (1, 2, 4, 5))
         self.fail_with(1, f"{names}: {lost} and 3 more are missing\n", "index", "d", "--dry-run")
-        for count in ("99999999999999999999", "100000"):
-            self.put(f"e/s-00001-of-{count}.safetensors", [("t", "U8", [1], b"1")])
-            self.fail_with(1, f"1 of the {count} files", "index", "e")
-            shutil.rmtree(self.path("e"))
+        os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
+        self.fail_with(1, f"{names}: {lost} and 3 more are missing\n", "index", "d", "--dry-run")
 
     def test_all_problems_are_reported_when_a_file_is_missing(self):
         first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

@@ -56,48 +56,6 @@ TEST(ShardIndex, MapsTensorsToFiles) {
   EXPECT_EQ((*index)->find("c"), ShardIndex::kNone);
 }
 
-TEST(ShardIndex, RecognizesNumberedShards) {
-  const auto parts = [](std::string_view name) {
-    const auto shard = parse_numbered_shard(name);
-    return shard ? std::string(shard->stem) + "|" + std::string(shard->count) : "none";
-  };
-  EXPECT_EQ(parts("model-00001-of-00003.safetensors"), "model|00003");
-  EXPECT_EQ(parts("a-00001-of-00002-00001-of-100000.safetensors"), "a-00001-of-00002|100000");
-  EXPECT_EQ(parts("-00001-of-00003.safetensors"), "|00003");
-  for (const char* other : {"model.safetensors", "model-0001-of-00003.safetensors", "model-00001-of-0003.safetensors",
-                            "model-00001-00003.safetensors", "model00001-of-00003.safetensors", ".safetensors",
-                            "00001-of-00003.safetensors", "model-00001-of-00003.bin", "-of-00003.safetensors"})
-    EXPECT_EQ(parts(other), "none") << other;
-}
-
-TEST(ShardIndex, RecognizesGenerations) {
-  const auto parts = [](std::string_view name) {
-    return std::string(stem_of(name)) + "|" + std::to_string(generation_of(name)) + "|" + without_generation(name);
-  };
-  EXPECT_EQ(parts("m-gen00002-00001-of-00003.safetensors"), "m|2|m-00001-of-00003.safetensors");
-  EXPECT_EQ(parts("m-gen1234567-00001-of-00003.safetensors"), "m|1234567|m-00001-of-00003.safetensors");
-  EXPECT_EQ(parts("m-gen00002-gen00003-00001-of-00001.safetensors"),
-            "m-gen00002|3|m-gen00002-00001-of-00001.safetensors");
-  EXPECT_EQ(parts("m-gen99999999999999999999-00001-of-00003.safetensors"), "m|0|m-00001-of-00003.safetensors");
-  for (const char* plain : {"m.safetensors", "m-gen00002.safetensors", "m-gen2.safetensors", "m-gen00002x.safetensors",
-                            "gen00002.safetensors", "m-00001-gen00002.safetensors.safetensors"}) {
-    const std::string name(plain);
-    EXPECT_EQ(parts(name), name.substr(0, name.rfind(".safetensors")) + "|1|" + name);
-  }
-  EXPECT_EQ(parts("m-00001-of-00003.safetensors"), "m|1|m-00001-of-00003.safetensors");
-  EXPECT_EQ(parts("m-gen00002.bin"), "|1|m-gen00002.bin");
-  for (const std::size_t generation : {1U, 2U, 99'999U, 1'000'000U}) {
-    const std::string name = "m-00001-of-00003.safetensors";
-    const std::string made = in_generation(name, "m", generation);
-    EXPECT_EQ(without_generation(made), name);
-    EXPECT_EQ(generation_of(made), generation);
-  }
-  EXPECT_EQ(in_generation("m.safetensors", "m", 1), "m.safetensors");
-  EXPECT_EQ(in_generation("m.safetensors", "m", 2), "m-gen00002-00001-of-00001.safetensors");
-  EXPECT_EQ(error_of(check_stem("m-gen00002")).message,
-            "no file may be called `m-gen00002.safetensors`: it looks like a generation of another model");
-}
-
 // The names hold all that the search for lines could mistake: quotes, ends of lines, and names of files.
 TEST(ShardIndex, RenamesFilesOfIndexText) {
   const std::vector<std::string> from = {"a\"-00001-of-00002.safetensors", "a\"-00002-of-00002.safetensors"};

@@ -6,7 +6,6 @@
 #include "format/checkpoint/checkpoint_layout.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <utility>
 #include <vector>
@@ -18,7 +17,7 @@
 #include "base/memory_resource.h"
 #include "base/printable.h"
 #include "format/checkpoint/index_text.h"
-#include "format/checkpoint/shard_index.h"
+#include "format/checkpoint/model_names.h"
 #include "format/header/layout.h"
 #include "format/header/name_index.h"
 #include "format/header/new_header.h"
@@ -80,8 +79,6 @@ std::optional<std::size_t> CheckpointLayout::State::file_of(std::string_view nam
 
 namespace format {
 namespace {
-
-constexpr std::string_view kIndexExtension = ".safetensors.index.json";
 
 // The positions of tensors, file by file.
 struct Split {
@@ -173,16 +170,6 @@ class Splitter {
   std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
 };
 
-std::string file_name(std::string_view stem, std::size_t index, std::size_t count) {
-  std::string name(stem);
-  if (count > 1) {
-    char number[48];
-    std::snprintf(number, sizeof number, "-%05zu-of-%05zu", index + 1, count);
-    name += number;
-  }
-  return name += kShardExtension;
-}
-
 // The tensors of one file, in the order given.
 Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, const std::vector<std::size_t>& chosen) {
   std::vector<NewTensor> result;
@@ -210,6 +197,7 @@ Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, co
   if (!metadata) return metadata.error();
   std::vector<CheckpointFile> files;
   const std::size_t count = split.files.size();
+  const ModelNames names = ModelNames::of_stem(options.stem);
   for (std::size_t i = 0; i < count; ++i) {
     Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
     if (!chosen) return std::move(chosen).error();
@@ -218,7 +206,7 @@ Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, co
     // One file of several is small, so the copy of its names does not raise the peak of the memory.
     Result<Header> header = new_header(*std::move(text), count > 1 ? KeptText::names : KeptText::all);
     if (!header) return std::move(header).error();
-    files.push_back({file_name(options.stem, i, count), *std::move(header)});
+    files.push_back({names.file(i, count), *std::move(header)});
   }
   return files;
 }
@@ -303,7 +291,7 @@ std::string_view CheckpointLayout::stem() const& noexcept {
 }
 
 std::string CheckpointLayout::index_name() const {
-  return state_->stem + std::string(format::kIndexExtension);
+  return format::ModelNames::of_stem(state_->stem).index;
 }
 
 std::string_view CheckpointLayout::index_text() const& noexcept {

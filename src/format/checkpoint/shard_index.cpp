@@ -8,14 +8,14 @@
 #include "format/checkpoint/shard_index.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "format/checkpoint/model_names.h"
 #include "json/copy.h"
 #include "json/reader.h"
 #include "json/writer.h"
@@ -23,8 +23,6 @@
 namespace safetensors::format {
 namespace {
 
-constexpr std::string_view kGeneration = "-gen";
-constexpr std::string_view kOnlyNumber = "-00001-of-00001";
 constexpr std::size_t kMinEntryText = 18;  // bytes: "":".safetensors",
 constexpr std::size_t kOwnBlocks = 0;  // block size of the allocators: each chunk is a block, so no memory is unused
 
@@ -62,30 +60,6 @@ bool is_plain(std::string_view path) noexcept {
   return path.find("//") == path.npos && path.find("./") == path.npos;
 }
 
-std::optional<std::uint64_t> to_integer(std::string_view text) noexcept {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
-// Removes a number of at least five digits, and the text before it, from the end of the name. Returns the digits, or an
-// empty text if the name does not end so.
-std::string_view take_number(std::string_view& name, std::string_view before) noexcept {
-  const std::size_t begin = name.find_last_not_of("0123456789") + 1;
-  const std::string_view digits = name.substr(begin);
-  if (digits.size() < 5 || !name.substr(0, begin).ends_with(before)) return {};
-  name = name.substr(0, begin - before.size());
-  return digits;
-}
-
-// Returns "-gen00002", or an empty text.
-std::string_view generation_text(std::string_view name, std::string_view stem) noexcept {
-  std::string_view rest = name.substr(stem.size());
-  if (!rest.starts_with(kGeneration)) return {};
-  return rest.substr(0, std::min(rest.find_first_not_of("0123456789", kGeneration.size()), rest.size()));
-}
-
 }  // namespace
 
 const char* check_shard_name(std::string_view name) noexcept {
@@ -101,59 +75,6 @@ const char* check_shard_name(std::string_view name) noexcept {
     begin = end + 1;
   }
   return name.ends_with(kShardExtension) ? nullptr : "it does not end in `.safetensors`";
-}
-
-std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept {
-  if (!name.ends_with(kShardExtension)) return std::nullopt;
-  name.remove_suffix(kShardExtension.size());
-  NumberedShard shard;
-  shard.count = take_number(name, "-of-");
-  if (!shard.count.empty()) shard.number = take_number(name, "-");
-  if (shard.number.empty()) return std::nullopt;
-  shard.generation = take_number(name, kGeneration);
-  shard.stem = name;
-  return shard;
-}
-
-std::string_view stem_of(std::string_view name) noexcept {
-  if (const std::optional<NumberedShard> shard = parse_numbered_shard(name)) return shard->stem;
-  if (!name.ends_with(kShardExtension)) return {};
-  name.remove_suffix(kShardExtension.size());
-  return name;
-}
-
-std::string without_generation(std::string_view name) {
-  const std::string_view stem = stem_of(name);
-  return std::string(stem).append(name.substr(stem.size() + generation_text(name, stem).size()));
-}
-
-std::size_t generation_of(std::string_view name) noexcept {
-  constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
-  const std::string_view text = generation_text(name, stem_of(name));
-  if (text.empty()) return 1;
-  const std::optional<std::uint64_t> number = to_integer(text.substr(kGeneration.size()));
-  return number && *number <= kMaxGeneration ? static_cast<std::size_t>(*number) : 0;
-}
-
-std::string in_generation(std::string_view name, std::string_view stem, std::size_t generation) {
-  if (generation < 2) return std::string(name);
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%05zu", generation);
-  const std::string_view number = name.substr(stem.size()) == kShardExtension ? kOnlyNumber : std::string_view();
-  return std::string(stem).append(kGeneration).append(digits).append(number).append(name.substr(stem.size()));
-}
-
-Status check_stem(std::string_view stem) {
-  const char* why = stem.empty() ? "it is empty" : check_shard_name(std::string(stem) + std::string(kShardExtension));
-  if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
-  if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
-  if (why == nullptr && parse_numbered_shard(std::string(stem) + std::string(kShardExtension)))
-    why = "it looks like one of several files";
-  if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
-    why = "it looks like a generation of another model";
-  if (why == nullptr) return base::check_utf8("stem", stem, stem);
-  return base::make_error(Errc::invalid_argument,
-                          "no file may be called `" + printable(stem) + std::string(kShardExtension) + "`: " + why);
 }
 
 bool shard_less(std::string_view a, std::string_view b) noexcept {
@@ -250,7 +171,7 @@ bool IndexParser::metadata() {
     if (!json::copy_value(reader_, 2, text)) return false;
     if (key == "total_size") {
       index_.has_total_size_ = true;
-      index_.total_size_ = to_integer(std::string_view(text).substr(value));
+      index_.total_size_ = base::to_integer(std::string_view(text).substr(value));
     }
     if (!reader_.next('}', more)) return false;
   }

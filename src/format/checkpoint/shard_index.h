@@ -19,8 +19,6 @@
 
 namespace safetensors::format {
 
-inline constexpr std::string_view kShardExtension = ".safetensors";
-
 // Limit for the size of an index. The largest index seen by 2026 has 23.5 MB, less than a tenth of it.
 inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{256} << 20;
 
@@ -119,31 +117,5 @@ class ShardIndex {
 // rules of POSIX and Windows both apply on every system. So a good name is good everywhere, stays inside the folder of
 // the index, and is printable.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
-
-// Checks the beginning of the names of a model's files. Errors: invalid_argument, invalid_utf8.
-[[nodiscard]] Status check_stem(std::string_view stem);
-
-// The parts of a name such as `model-00001-of-00003.safetensors` or `model-gen00002-00001-of-00003.safetensors`.
-struct NumberedShard {
-  std::string_view stem;        // "model"
-  std::string_view generation;  // empty, or "00002"
-  std::string_view number;      // "00001"
-  std::string_view count;       // "00003"
-};
-// Returns the parts of a name of this form, with at least five digits per number, or nullopt.
-[[nodiscard]] std::optional<NumberedShard> parse_numbered_shard(std::string_view name) noexcept;
-
-// Returns the stem of the name of a file: "model" of `model.safetensors` and of the names of numbered shards, in any
-// generation. An empty text: the name does not end in `.safetensors`.
-[[nodiscard]] std::string_view stem_of(std::string_view name) noexcept;
-
-// Returns the name without its generation: `model-00001-of-00003.safetensors`.
-[[nodiscard]] std::string without_generation(std::string_view name);
-// Returns the generation of a file: 1 if its name has none, and 0 if the number is larger than a writer would choose.
-[[nodiscard]] std::size_t generation_of(std::string_view name) noexcept;
-// Returns the name of a file in a generation of its model. name: begins with the stem. Generation 1 is the name itself.
-// The only file of a model gets a number in later generations, `model-gen00002-00001-of-00001.safetensors`: other
-// programs call whole models `model-gen00002.safetensors`.
-[[nodiscard]] std::string in_generation(std::string_view name, std::string_view stem, std::size_t generation);
 
 }  // namespace safetensors::format

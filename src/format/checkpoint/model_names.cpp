@@ -1,0 +1,229 @@
+// Reads a name from its end, because a prefix may hold anything: also numbers, variants and `.safetensors`. Sets are
+// groups of equal names without their numbers. The limit of the count bounds the memory, because a name of a stranger
+// can claim any count.
+#include "format/checkpoint/model_names.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "format/checkpoint/shard_index.h"
+
+namespace safetensors::format {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kOf = "-of-";
+constexpr std::string_view kGeneration = "-gen";
+constexpr std::string_view kOnlyNumber = "-00001-of-00001";
+constexpr std::string_view kIndexEnd = ".index.json";
+constexpr std::size_t kDigitsOfNumber = 5;  // at least
+constexpr std::uint64_t kMaxCount = 99'999;
+
+bool take_end(std::string_view& name, std::string_view end) noexcept {
+  if (name.size() <= end.size() || !name.ends_with(end)) return false;
+  name.remove_suffix(end.size());
+  return true;
+}
+
+// Removes a number of at least five digits, and the text before it, from the end of the name. Returns the digits, or an
+// empty text if the name does not end so.
+std::string_view take_number(std::string_view& name, std::string_view before) noexcept {
+  const std::size_t begin = name.find_last_not_of(kDigits) + 1;
+  const std::string_view digits = name.substr(begin);
+  if (digits.size() < kDigitsOfNumber || !name.substr(0, begin).ends_with(before)) return {};
+  name = name.substr(0, begin - before.size());
+  return digits;
+}
+
+// Removes the variant from the end of `model-00001-of-00003.fp16`.
+std::string_view take_variant(std::string_view& name) noexcept {
+  const std::size_t of = name.rfind(kOf);
+  const std::size_t dot = of == name.npos ? of : name.find_first_not_of(kDigits, of + kOf.size());
+  if (dot == name.npos || name[dot] != '.') return {};
+  const std::string_view variant = name.substr(dot + 1);
+  if (!variant.empty()) name = name.substr(0, dot);
+  return variant;
+}
+
+std::string joined(std::string_view prefix, std::string_view variant) {
+  std::string stem(prefix);
+  if (!variant.empty()) stem.append(".").append(variant);
+  return stem;
+}
+
+std::string padded(std::size_t number, std::size_t digits) {
+  const std::string text = std::to_string(number);
+  return std::string(digits - std::min(digits, text.size()), '0') + text;
+}
+
+// The text before the number, such as "model-gen00002-", and the text after it.
+std::pair<std::string_view, std::string_view> around_number(std::string_view name, const ShardName& shard) {
+  const auto begin = static_cast<std::size_t>(shard.number.data() - name.data());
+  return {name.substr(0, begin), name.substr(begin + shard.number.size())};
+}
+
+}  // namespace
+
+std::string IndexName::stem() const {
+  return joined(prefix, variant);
+}
+
+std::string ShardName::stem() const {
+  return joined(prefix, variant);
+}
+
+std::optional<IndexName> parse_index_name(std::string_view name) noexcept {
+  constexpr std::string_view kIndex = "index.";
+  constexpr std::string_view kJson = ".json";
+  const std::size_t begin = name.rfind(".safetensors.");
+  if (begin == 0 || begin == name.npos) return std::nullopt;
+  const std::string_view prefix = name.substr(0, begin);
+  std::string_view rest = name.substr(begin + kShardExtension.size());
+  if (rest == kIndexEnd) return IndexName{prefix, {}};
+  rest.remove_prefix(1);
+  if (take_end(rest, kIndexEnd)) return IndexName{prefix, rest};
+  if (!rest.starts_with(kIndex)) return std::nullopt;
+  rest.remove_prefix(kIndex.size());
+  return take_end(rest, kJson) ? std::optional(IndexName{prefix, rest}) : std::nullopt;
+}
+
+std::optional<ShardName> parse_shard_name(std::string_view name) noexcept {
+  if (!take_end(name, kShardExtension)) return std::nullopt;
+  ShardName shard;
+  shard.variant = take_variant(name);
+  shard.count = take_number(name, kOf);
+  if (!shard.count.empty()) shard.number = take_number(name, "-");
+  if (shard.number.empty()) return std::nullopt;
+  shard.generation = take_number(name, kGeneration);
+  shard.before = name;
+  (void)take_end(name, kShardExtension);
+  shard.prefix = name;
+  return shard;
+}
+
+std::string stem_of(std::string_view name) {
+  if (const std::optional<ShardName> shard = parse_shard_name(name)) return shard->stem();
+  return take_end(name, kShardExtension) ? std::string(name) : std::string();
+}
+
+std::string without_generation(std::string_view name) {
+  const std::optional<ShardName> shard = parse_shard_name(name);
+  if (!shard || shard->generation.empty()) return std::string(name);
+  return std::string(shard->before)
+      .append(name.substr(shard->before.size() + kGeneration.size() + shard->generation.size()));
+}
+
+std::size_t generation_of(std::string_view name) noexcept {
+  constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
+  const std::optional<ShardName> shard = parse_shard_name(name);
+  if (!shard || shard->generation.empty()) return 1;
+  const std::optional<std::uint64_t> number = base::to_integer(shard->generation);
+  return number && *number <= kMaxGeneration ? static_cast<std::size_t>(*number) : 0;
+}
+
+std::string in_generation(std::string_view name, std::size_t generation) {
+  if (generation < 2) return std::string(name);
+  const std::optional<ShardName> shard = parse_shard_name(name);
+  const std::string before = shard ? std::string(shard->before) : stem_of(name);
+  std::string made = before + std::string(kGeneration) + padded(generation, kDigitsOfNumber);
+  return made.append(shard ? std::string_view() : kOnlyNumber).append(name.substr(before.size()));
+}
+
+Status check_stem(std::string_view stem) {
+  const std::string name = std::string(stem) + std::string(kShardExtension);
+  const char* why = stem.empty() ? "it is empty" : check_shard_name(name);
+  if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
+  if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
+  if (why == nullptr && parse_shard_name(name)) why = "it looks like one of several files";
+  if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
+    why = "it looks like a generation of another model";
+  if (why == nullptr) return base::check_utf8("stem", stem, stem);
+  return base::make_error(Errc::invalid_argument, "no file may be called `" + printable(name) + "`: " + why);
+}
+
+ModelNames ModelNames::of_stem(std::string_view stem) {
+  const std::string whole = std::string(stem) + std::string(kShardExtension);
+  return {whole + std::string(kIndexEnd), whole, std::string(stem), std::string(kShardExtension)};
+}
+
+ModelNames ModelNames::of_index(std::string_view index, std::span<const std::string> shards) {
+  const std::optional<IndexName> parts = parse_index_name(index);
+  ModelNames names = of_stem(parts ? parts->stem() : "model");
+  if (parts) names.index = index;
+  const std::optional<ShardSet> set = shard_set(shards);
+  if (!set || set->names[0].find('/') != std::string::npos) return names;
+  const ShardName shard = *parse_shard_name(set->names[0]);
+  const std::string_view after = around_number(set->names[0], shard).second;
+  names.before = shard.before;
+  names.after = after.substr(kOf.size() + shard.count.size());
+  names.number_digits = shard.number.size();
+  names.count_digits = shard.count.size();
+  names.from_zero = set->from_zero;
+  names.counts_from_zero = base::to_integer(shard.count) < set->count;
+  return names;
+}
+
+std::string ModelNames::file(std::size_t position, std::size_t files) const {
+  if (files == 1) return whole;
+  const std::string number = padded(position + (from_zero ? 0 : 1), number_digits);
+  return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
+}
+
+std::vector<std::string> ShardSet::missing() const {
+  std::vector<std::string> lacking;
+  const ShardName shard = *parse_shard_name(names[0]);
+  const auto [before, after] = around_number(names[0], shard);
+  std::size_t next = 0;
+  for (std::size_t number = from_zero ? 0 : 1; number < count + (from_zero ? 0 : 1); ++number) {
+    if (next < names.size() && base::to_integer(parse_shard_name(names[next])->number) == number) {
+      ++next;
+    } else {
+      lacking.push_back(std::string(before) + padded(number, shard.number.size()) + std::string(after));
+    }
+  }
+  return lacking;
+}
+
+std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
+  std::vector<std::map<std::uint64_t, std::string>> groups;
+  std::map<std::string, std::size_t> found;  // the text around the number, and its digits: the position in groups
+  for (const std::string& name : names) {
+    const std::optional<ShardName> shard = parse_shard_name(name);
+    if (!shard) continue;
+    const std::optional<std::uint64_t> number = base::to_integer(shard->number);
+    const std::optional<std::uint64_t> count = base::to_integer(shard->count);
+    if (!number || !count || *count > kMaxCount || *number > *count) continue;
+    const auto [before, after] = around_number(name, *shard);
+    const std::string key = std::string(before) + std::to_string(shard->number.size()) + "/" + std::string(after);
+    const auto [group, added] = found.try_emplace(key, groups.size());
+    if (added) groups.emplace_back();
+    groups[group->second].emplace(*number, name);
+  }
+  std::vector<ShardSet> sets;
+  for (auto& group : groups) {
+    const ShardName shard = *parse_shard_name(group.begin()->second);
+    const auto [before, after] = around_number(group.begin()->second, shard);
+    ShardSet set{.stem = shard.stem(),
+                 .pattern = std::string(before) + "*" + std::string(after),
+                 .count = static_cast<std::size_t>(*base::to_integer(shard.count)),
+                 .from_zero = group.contains(0),
+                 .names = {}};
+    if (set.from_zero && group.contains(set.count)) ++set.count;
+    for (auto& [number, name] : group) set.names.push_back(std::move(name));
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+std::optional<ShardSet> shard_set(std::span<const std::string> names) {
+  std::vector<ShardSet> sets = shard_sets(names);
+  if (sets.size() != 1 || sets[0].names.size() != names.size()) return std::nullopt;
+  return std::move(sets[0]);
+}
+
+}  // namespace safetensors::format

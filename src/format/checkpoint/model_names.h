@@ -1,0 +1,105 @@
+// The names of a model's files: the whole file, the shards, and the index. No other file knows how they are made.
+#pragma once
+
+#include <safetensors/error.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace safetensors::format {
+
+inline constexpr std::string_view kShardExtension = ".safetensors";
+
+// Checks the beginning of the names of a model's files. Errors: invalid_argument, invalid_utf8.
+[[nodiscard]] Status check_stem(std::string_view stem);
+
+// An index is called `PREFIX.safetensors.index.json`. With a variant it is `PREFIX.safetensors.index.VARIANT.json`, or
+// `PREFIX.safetensors.VARIANT.index.json` in old repositories of diffusers.
+struct IndexName {
+  std::string_view prefix;   // "model"
+  std::string_view variant;  // empty, or "fp16"
+
+  // "model", or "model.fp16"
+  [[nodiscard]] std::string stem() const;
+};
+// Returns nullopt for a name that is not that of an index.
+[[nodiscard]] std::optional<IndexName> parse_index_name(std::string_view name) noexcept;
+[[nodiscard]] inline bool is_index_name(std::string_view name) noexcept {
+  return parse_index_name(name).has_value();
+}
+
+// The parts of the name of a shard. At least five digits are a number. With a variant and in a generation:
+// - `model-00001-of-00003.safetensors`, `model-gen00002-00001-of-00003.safetensors`;
+// - `model.fp16-00001-of-00003.safetensors`, with the prefix `model.fp16`, and `model-00001-of-00003.fp16.safetensors`;
+// - `model.safetensors-00001-of-00003.safetensors`, with the prefix `model`, as Qwen3.5 has it.
+struct ShardName {
+  std::string_view before;      // all of the name before the generation and the number: "model.safetensors"
+  std::string_view prefix;      // "model"
+  std::string_view generation;  // empty, or "00002"
+  std::string_view number;      // "00001"
+  std::string_view count;       // "00003", or "000163" also beside a shorter number
+  std::string_view variant;     // empty, or "fp16"; the variant of `model.fp16-00001...` is in the prefix
+
+  // "model", or "model.fp16"
+  [[nodiscard]] std::string stem() const;
+};
+// Returns nullopt for a name without a number.
+[[nodiscard]] std::optional<ShardName> parse_shard_name(std::string_view name) noexcept;
+
+// Returns what the names of a model's files have in common: "model" of `model.safetensors` and of its shards in any
+// generation. IndexName::stem() is equal to it. An empty text: the name does not end in `.safetensors`.
+[[nodiscard]] std::string stem_of(std::string_view name);
+
+// Returns the name without its generation: `model-00001-of-00003.safetensors`.
+[[nodiscard]] std::string without_generation(std::string_view name);
+// Returns the generation of a file: 1 if its name has none, and 0 if the number is larger than a writer would choose.
+[[nodiscard]] std::size_t generation_of(std::string_view name) noexcept;
+// Returns the name of a file in a generation of its model. Generation 1 is the name itself. The only file of a model
+// gets a number in later generations, `model-gen00002-00001-of-00001.safetensors`: other programs call whole models
+// `model-gen00002.safetensors`.
+[[nodiscard]] std::string in_generation(std::string_view name, std::size_t generation);
+
+// Makes the names of a model.
+struct ModelNames {
+  std::string index;              // "model.safetensors.index.json"
+  std::string whole;              // "model.safetensors": the only file of a model
+  std::string before;             // of a shard's name: "model"
+  std::string after;              // ".safetensors", or ".fp16.safetensors"
+  std::size_t number_digits = 5;  // at least so many
+  std::size_t count_digits = 5;   // at least so many
+  bool from_zero = false;         // the first shard has the number 0
+  bool counts_from_zero = false;  // the count is the last number, as in `model-00000-of-00002` of three shards
+
+  // `STEM.safetensors`, `STEM-00001-of-00002.safetensors`, `STEM.safetensors.index.json`.
+  [[nodiscard]] static ModelNames of_stem(std::string_view stem);
+  // The names that an index and the shards in it have. If the shards are no set, only the name of the index is kept.
+  // index: must be the name of an index.
+  [[nodiscard]] static ModelNames of_index(std::string_view index, std::span<const std::string> shards);
+
+  // The name of one of `files` files. position: from 0.
+  [[nodiscard]] std::string file(std::size_t position, std::size_t files) const;
+};
+
+// Shards that belong together: their names differ only in the number.
+struct ShardSet {
+  std::string stem;                // "model"
+  std::string pattern;             // "model-*-of-00003.safetensors", for messages
+  std::size_t count = 0;           // of all shards of the set
+  bool from_zero = false;          // the first shard has the number 0
+  std::vector<std::string> names;  // in the order of the numbers
+
+  // Returns the names of the shards that `names` lacks, in order.
+  [[nodiscard]] std::vector<std::string> missing() const;
+};
+// Sorts names into sets, in the order of the first name of each set. Leaves out names without a number, numbers above
+// the count, and counts above 99,999. A set is numbered from 0 if it has the number 0, otherwise from 1. From 0, it
+// either ends before the count, or with it, as that of gpt-oss does. The names must have no folders.
+[[nodiscard]] std::vector<ShardSet> shard_sets(std::span<const std::string> names);
+// Returns the set that all names belong to, or nullopt. A name that is given twice belongs to no set.
+[[nodiscard]] std::optional<ShardSet> shard_set(std::span<const std::string> names);
+
+}  // namespace safetensors::format
