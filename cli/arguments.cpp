@@ -51,28 +51,11 @@ Arguments::Arguments(const Command& command) : command_(command.name), takes_mod
   for (const cli::Option& option : command.options) {
     options_.push_back(
         {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
-    add_spellings(option.also);
   }
-}
-
-// Adds spellings of the last option. list: "--size", or nullptr.
-void Arguments::add_spellings(const char* list) {
-  if (list == nullptr) return;
-  for (const std::string_view name : split_choices(list))
-    spellings_.push_back({std::string(name), options_.size() - 1});
-}
-
-// The other spelling with this code of getopt_long(), or nullptr.
-const Arguments::Spelling* Arguments::spelling_of(int code) const {
-  const std::size_t index = static_cast<std::size_t>(code) - kFirstOption - options_.size();
-  if (code >= kFirstOption) return index < spellings_.size() ? &spellings_[index] : nullptr;
-  const auto found = std::ranges::find(spellings_, std::string{'-', static_cast<char>(code)}, &Spelling::name);
-  return found == spellings_.end() ? nullptr : &*found;
 }
 
 // The index of the option with this code.
 std::size_t Arguments::option_of(int code) const {
-  if (const Spelling* const spelling = spelling_of(code)) return spelling->option;
   if (code >= kFirstOption) return static_cast<std::size_t>(code - kFirstOption);
   const auto found = std::ranges::find(options_, static_cast<char>(code), &Option::letter);
   return static_cast<std::size_t>(found - options_.begin());
@@ -103,9 +86,7 @@ void Arguments::values(std::string_view name, std::vector<std::string>& values) 
 
 std::optional<std::string> Arguments::take(int code, std::string_view spelled, const char* value) {
   Option& option = options_[option_of(code)];
-  const Spelling* const spelling = spelling_of(code);
-  const std::string_view name = spelling != nullptr ? std::string_view(spelling->name).substr(2) : option.name;
-  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != name)
+  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != option.name)
     return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
   if (std::exchange(option.given, true) && !option.repeats)
     return formatted("--{} is given more than once", option.name);
@@ -152,16 +133,6 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     const int code = kFirstOption + static_cast<int>(table.size());
     table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
-  }
-  for (std::size_t i = 0; i < spellings_.size(); ++i) {
-    const Spelling& spelling = spellings_[i];
-    const bool takes_value = options_[spelling.option].takes_value;
-    const int code = kFirstOption + static_cast<int>(options_.size() + i);
-    if (spelling.is_long()) {
-      table.push_back({spelling.name.c_str() + 2, takes_value ? required_argument : no_argument, nullptr, code});
-    } else {
-      (letters += spelling.name[1]) += takes_value ? ":" : "";
-    }
   }
   for (char digit = '0'; digit <= '9'; ++digit) (letters += digit) += "::";
   table.push_back({});

@@ -41,23 +41,14 @@ class Arguments {
     bool repeats = false;
     bool given = false;
   };
-  // Another spelling of an option.
-  struct Spelling {
-    std::string name;  // with its dashes
-    std::size_t option;
-    [[nodiscard]] bool is_long() const { return name.starts_with("--"); }
-  };
-  void add_spellings(const char* list);
   void bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value, bool repeats);
   [[nodiscard]] std::optional<std::string> take(int code, std::string_view spelled, const char* value);
   [[nodiscard]] std::size_t option_of(int code) const;
-  [[nodiscard]] const Spelling* spelling_of(int code) const;
   [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;
 
   std::string command_;
   bool takes_models_;
   std::vector<Option> options_;
-  std::vector<Spelling> spellings_;
   std::vector<std::string>* positionals_ = nullptr;
 };
 

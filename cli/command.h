@@ -34,13 +34,9 @@ struct Option {
   const char* text;               // lines of the help. nullptr for kJsonOption, whose text names the subcommand
   const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
-  const char* also = nullptr;     // another spelling: "--size"
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
-
-// A value of Command::words: the names of the commands.
-inline constexpr char kCommandWords[] = "COMMAND";
 
 // Texts have no line feed at their end. Lines have at most 80 columns, those of options at most 57.
 struct Command {
@@ -51,7 +47,7 @@ struct Command {
   const char* description = nullptr;                 // paragraphs above the options
   const char* options_heading = nullptr;             // a line above the options
   std::span<const Option> options;                   // without --help
-  const char* words = nullptr;                       // choices of the first argument: "ls|get", or kCommandWords
+  const char* words = nullptr;                       // choices of the first argument: "ls|get"
   Values arguments = Values::model;                  // the other arguments. For shells
   std::optional<Values> after_model = std::nullopt;  // the arguments after the first model, if they differ from it
   const char* details = nullptr;                     // paragraphs below the options

@@ -40,7 +40,7 @@ constexpr Option kCastTable[] = {
      nullptr, Values::cast},
     kMatchOption,
     kExcludeOption,
-    {kDtypeOption.names, kDtypeOption.value, kDtypeOption.text, nullptr, Values::dtypes, "--from"},
+    kDtypeOption,
     kLayersOption,
     kOutputOption,
     kShardSizeOption,

@@ -39,8 +39,7 @@ constexpr Option kSplitTable[] = {
     {"--max-shard-size", "SIZE",
      "maximum size of the tensors in one file (default\n"
      "5GB): 5GB is 5,000,000,000 bytes, 5GiB is\n"
-     "5,368,709,120",
-     nullptr, Values::any, "--size"},
+     "5,368,709,120"},
     kOutputOption,
     {"--name", "STEM", "the beginning of the names of the files (default\nmodel, or that of a model of several files)"},
     kWeightsOnlyOption,

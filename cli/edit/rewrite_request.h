@@ -24,13 +24,9 @@ enum class OutputKind : unsigned char { as_input, file, folder };
 
 // Table entries of the options that several verbs have.
 inline constexpr Option kOutputOption = {"-o,--output", "OUT", "OUT, instead of the argument", nullptr, Values::path};
-inline constexpr Option kShardSizeOption = {"--max-shard-size",
-                                            "SIZE",
+inline constexpr Option kShardSizeOption = {"--max-shard-size", "SIZE",
                                             "maximum size of the tensors in one file: 5GB is\n"
-                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120",
-                                            nullptr,
-                                            Values::any,
-                                            "--size"};
+                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120"};
 inline constexpr Option kStemOption = {"--name", "STEM",
                                        "the beginning of the names of the files in a\n"
                                        "folder (default: that of IN, or model)"};

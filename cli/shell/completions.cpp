@@ -1,16 +1,117 @@
-// The subcommand completions: prints the script that completes command lines in a shell. For names from a model, the
-// scripts run the hidden verb __complete (candidates.cpp).
+// The subcommand completions: prints the script that completes command lines in a shell. The scripts know no command
+// and no option. They run the hidden verb __complete (complete.cpp), and quote what it prints.
 #include "arguments.h"
 #include "command.h"
-#include "help_parts.h"
 #include "json_output.h"
-#include "shells.h"
-#include "text/formatted.h"
-
-#include <algorithm>
 
 namespace safetensors::cli {
 namespace {
+
+// It needs bash 4 and no other package. Bash separates words at =, so --sort=size is three words. The script evaluates
+// no word of the user and no name. Readline quotes the names of files, but not $ and ` in other words: the script does.
+constexpr std::string_view kBash = R"bash(# bash completion for safetensors, made by: safetensors completions bash
+
+# Adds the paths that begin with the word. For the kind model: folders and model files, or all files if there is no model file.
+_safetensors_paths() {
+  local action=-f file some=() models=''
+  if [[ $kind == folder ]]; then action=-d; fi
+  # Without the quotes of the user: readline adds quotes to candidates again.
+  case $word in
+    \'* | \"*) word=${word:1} ;;
+    *) word=${word//\\/} ;;
+  esac
+  compopt -o filenames 2>/dev/null
+  mapfile -t found < <(compgen "$action" -- "$word")
+  if [[ $kind != model ]]; then return; fi
+  for file in "${found[@]}"; do
+    case $file in
+      *.safetensors | *.index.json) models=1 some+=("$file") ;;
+      *) if [[ -d ${file/#\~\//$HOME/} ]]; then some+=("$file"); fi ;;
+    esac
+  done
+  if [[ -n $models ]]; then found=("${some[@]}"); fi
+}
+
+_safetensors() {
+  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() sq="'\\''" bang="\"'!'\""
+  mapfile -t found < <(command safetensors __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  kind=${found[0]} found=("${found[@]:1}")
+  if [[ $word == --*=* ]]; then prefix=${word%%=*}= word=${word#*=}; fi
+  case $kind in
+    path | folder | model) _safetensors_paths ;;
+    words) found=("${found[@]%%$'\t'*}") ;;
+    names)
+      case $word in
+        \'*) found=("${found[@]//\'/$sq}") ;;
+        \"*)
+          found=("${found[@]//\\/\\\\}")
+          found=("${found[@]//\"/\\\"}")
+          found=("${found[@]//\$/\\\$}")
+          found=("${found[@]//\`/\\\`}")
+          found=("${found[@]//!/$bang}")
+          ;;
+        *) if ((${#found[@]} != 0)); then mapfile -t found < <(printf '%q\n' "${found[@]}"); fi ;;
+      esac
+      ;;
+  esac
+  COMPREPLY=("${found[@]/#/$prefix}")
+}
+
+complete -F _safetensors safetensors
+)bash";
+
+// It can be a file of $fpath, or be sourced.
+constexpr std::string_view kZsh = R"zsh(#compdef safetensors
+# zsh completion for safetensors, made by: safetensors completions zsh
+_safetensors() {
+  local -a found texts
+  found=("${(@f)$(command safetensors __complete "${(@)words[2,CURRENT-1]}" "$PREFIX" 2>/dev/null)}")
+  local kind=$found[1]
+  found=("${(@)found[2,-1]}")
+  if [[ $PREFIX == --*=* ]]; then compset -P '--*='; fi
+  case $kind in
+    path) _files ;;
+    folder) _files -/ ;;
+    model) _files -g '*.(safetensors|index.json)(-.)' ;;
+    names) if (( $#found )); then compadd -a found; fi ;;
+    words)
+      texts=("${(@)found/$'\t'/  -- }")
+      found=("${(@)found%%$'\t'*}")
+      if (( $#found )); then compadd -l -d texts -a found; fi
+      ;;
+  esac
+}
+
+# A file of $fpath is the body of the function. Otherwise, the file is sourced.
+if [[ $funcstack[1] == _safetensors ]]; then
+  _safetensors "$@"
+else
+  compdef _safetensors safetensors
+fi
+)zsh";
+
+constexpr std::string_view kFish = R"fish(# fish completion for safetensors, made by: safetensors completions fish
+function __safetensors_complete
+    set -l word (commandline -ct)
+    set -l prefix (string match -r -- '^--[^=]*=' "$word")
+    set -l typed (string replace -- "$prefix" '' "$word")
+    set -l given (commandline -opc)
+    set -l found (command safetensors __complete $given[2..-1] "$word" 2>/dev/null)
+    switch "$found[1]"
+        case path
+            set found '' (__fish_complete_path "$typed")
+        case folder
+            set found '' (__fish_complete_directories "$typed" '')
+        case model
+            __fish_complete_suffix .safetensors
+    end
+    for line in $found[2..-1]
+        echo "$prefix$line"
+    end
+end
+
+complete -c safetensors -f -k -a '(__safetensors_complete)'
+)fish";
 
 constexpr const char kCompletionsDescription[] =
     R"(SHELL is bash, zsh or fish. The script completes commands, options, their values
@@ -42,9 +143,7 @@ Exit run_completions(std::span<const std::string> given, Console& console) {
   const std::string& shell = shells[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish")
     return console.usage("completions", not_a_choice("SHELL", kCompletions.words, shell));
-  const std::string script = shell == "bash"  ? bash_completions()
-                             : shell == "zsh" ? zsh_completions()
-                                              : fish_completions();
+  const std::string script(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
   if (!as_json) {
     console.out(script);
     return Exit::good;
@@ -55,48 +154,7 @@ Exit run_completions(std::span<const std::string> given, Console& console) {
   return Exit::good;
 }
 
-std::string spaced(std::string_view choices) {
-  std::string words(choices);
-  std::ranges::replace(words, '|', ' ');
-  return words;
-}
-
 }  // namespace
-
-std::vector<const Command*> all_commands() {
-  std::vector<const Command*> all;
-  for (const CommandGroup& group : command_groups())
-    all.insert(all.end(), group.commands.begin(), group.commands.end());
-  return all;
-}
-
-bool takes_command(const Command& command) {
-  return command.words != nullptr && command.words == std::string_view(kCommandWords);
-}
-
-std::string first_words(const Command& command) {
-  if (command.words == nullptr) return "";
-  if (!takes_command(command)) return spaced(command.words);
-  std::string words;
-  for (const std::string_view name : command_names()) (words += words.empty() ? "" : " ") += name;
-  return words;
-}
-
-std::string choice_words(const Option& option) {
-  return option.choices == nullptr ? "" : spaced(option.choices);
-}
-
-std::string single_quoted(std::string_view text, std::string_view escaped_quote) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += escaped_quote;
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
 
 const Command kCompletions = {
     .name = "completions",

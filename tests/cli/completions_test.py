@@ -470,12 +470,13 @@ class ZshTest(Completions):
 
 
 class CompletionsTest(unittest.TestCase):
-    def test_descriptions_do_not_end_at_a_colon(self) -> None:
-        for shell in ("zsh", "fish"):
-            script = subprocess.run(
-                [PROGRAM, "completions", shell], check=True, capture_output=True, text=True
-            ).stdout
-            self.assertIn("the beginning of the name of the index", script)
+    def test_a_description_is_one_line(self) -> None:
+        offered = subprocess.run(
+            [PROGRAM, "__complete", "split", "--n"], check=True, capture_output=True, text=True
+        ).stdout
+        self.assertEqual(
+            offered, "words\n--name\tthe beginning of the names of the files (default model, or that of a model of several files)\n"
+        )
 
     def test_the_same_script_inside_of_json(self) -> None:
         for shell in ("bash", "zsh", "fish"):
