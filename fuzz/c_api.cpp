@@ -142,12 +142,6 @@ void Session::make(safetensors_resolved_slice*) {
   (void)safetensors_slice_resolve(nullptr, SAFETENSORS_DTYPE_F32, shape, 2, &made, nullptr);
   adopt(made);
 }
-void Session::make(safetensors_runs*) {
-  safetensors_runs* made = nullptr;
-  const auto resolved = handle<safetensors_resolved_slice>(false).pointer();
-  if (resolved != nullptr) (void)safetensors_runs_create(resolved, &made, nullptr);
-  adopt(made);
-}
 void Session::make(safetensors_checkpoint*) {
   safetensors_checkpoint* made = nullptr;
   (void)safetensors_checkpoint_open(files_.path(8).c_str(), nullptr, &made, nullptr);
@@ -176,12 +170,6 @@ void Session::make(safetensors_stream*) {
   safetensors_stream* made = nullptr;
   const auto plan = handle<safetensors_read_plan>(false).pointer();
   if (plan != nullptr) (void)safetensors_read_plan_stream(plan, nullptr, &made, nullptr);
-  adopt(made);
-}
-void Session::make(safetensors_packed_layout*) {
-  safetensors_packed_layout* made = nullptr;
-  const auto checkpoint = handle<safetensors_checkpoint>(false).pointer();
-  if (checkpoint != nullptr) (void)safetensors_packed_layout_of_checkpoint(checkpoint, nullptr, &made, nullptr);
   adopt(made);
 }
 void Session::make(safetensors_writer*) {

@@ -383,13 +383,11 @@ class Session {
   void make(safetensors_header_builder*);
   void make(safetensors_slice*);
   void make(safetensors_resolved_slice*);
-  void make(safetensors_runs*);
   void make(safetensors_checkpoint*);
   void make(safetensors_read_plan*);
   void make(safetensors_read_result*);
   void make(safetensors_read_report*);
   void make(safetensors_stream*);
-  void make(safetensors_packed_layout*);
   void make(safetensors_writer*);
   void make(safetensors_buffer*);
   void make(safetensors_checkpoint_layout*);
@@ -413,10 +411,9 @@ class Session {
   std::atomic<std::uint64_t> released_{0};
   std::uint64_t calls_ = 0;
   Pools<safetensors_file, safetensors_tensor, safetensors_array, safetensors_header, safetensors_header_builder,
-        safetensors_slice, safetensors_resolved_slice, safetensors_runs, safetensors_checkpoint, safetensors_read_plan,
+        safetensors_slice, safetensors_resolved_slice, safetensors_checkpoint, safetensors_read_plan,
         safetensors_read_result, safetensors_read_report, safetensors_stream, safetensors_writer, safetensors_buffer,
-        safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_packed_layout,
-        safetensors_dl_managed_tensor>
+        safetensors_checkpoint_layout, safetensors_checkpoint_writer, safetensors_dl_managed_tensor>
       pools_;
 };
 

@@ -23,8 +23,6 @@ OPTIONAL = {
     ("safetensors_checkpoint_layout_size", "file_count"), ("safetensors_checkpoint_layout_size", "total_size"),
     ("safetensors_checkpoint_layout_file_at", "header"), ("safetensors_checkpoint_layout_index", "name"),
     ("safetensors_read_plan_size", "count"), ("safetensors_read_plan_size", "nbytes"),
-    ("safetensors_packed_layout_size", "count"), ("safetensors_packed_layout_size", "nbytes"),
-    ("safetensors_read_packed", "report"),
 }  # fmt: skip
 # NUL-terminated texts that are no paths.
 TEXTS = {"name", "key", "stem"}

@@ -258,8 +258,6 @@ SAFETENSORS_API safetensors_status safetensors_header_builder_build(const safete
 typedef struct safetensors_slice safetensors_slice;
 /** A slice for one dtype and shape. */
 typedef struct safetensors_resolved_slice safetensors_resolved_slice;
-/** An iterator over the runs of a resolved slice. A run is a contiguous range of bytes of the tensor. */
-typedef struct safetensors_runs safetensors_runs;
 
 /** Kinds of slices of one dimension. */
 enum {
@@ -309,12 +307,6 @@ typedef struct safetensors_dim_slice {
 #define SAFETENSORS_DIM_ELLIPSIS \
   { SAFETENSORS_DIM_KIND_ELLIPSIS, 0, 0, {0, 0}, 0, 0, 0, 1, 0, 1 }
 
-/** A run: the contiguous bytes [offset, offset + size) of a tensor. */
-typedef struct safetensors_byte_run {
-  uint64_t offset; /**< bytes from the first byte of the tensor */
-  uint64_t size;   /**< in bytes */
-} safetensors_byte_run;
-
 /** Makes a slice from one entry per dimension, outermost first. It takes dimensions without an entry completely. Copies
  * `dims`. */
 SAFETENSORS_API safetensors_status safetensors_slice_create(const safetensors_dim_slice* dims, size_t count,
@@ -346,15 +338,6 @@ SAFETENSORS_API safetensors_status safetensors_resolved_slice_shape(const safete
 SAFETENSORS_API safetensors_status safetensors_resolved_slice_size(const safetensors_resolved_slice* resolved,
                                                                    uint64_t* nbytes, uint64_t* run_count,
                                                                    safetensors_error* error);
-/** Makes an iterator over the runs, in the order of the result. */
-SAFETENSORS_API safetensors_status safetensors_runs_create(const safetensors_resolved_slice* resolved,
-                                                           safetensors_runs** runs, safetensors_error* error);
-/** Writes the next runs to `next`, at most `capacity` of them. `*count` becomes their number. It is below `capacity`
- * only after the last run. */
-SAFETENSORS_API safetensors_status safetensors_runs_next(safetensors_runs* runs, safetensors_byte_run* next,
-                                                         size_t capacity, size_t* count, safetensors_error* error);
-/** Frees an iterator. */
-SAFETENSORS_API void safetensors_runs_free(safetensors_runs* runs);
 
 /* --- Files --- */
 

@@ -4,7 +4,6 @@
 
 #include "base/exceptions.h"
 
-#include "c/reading.h"
 #include "c/support.h"
 
 namespace {
@@ -57,9 +56,7 @@ Result<Added> added_of(const safetensors_add_options* given) {
   return added;
 }
 
-}  // namespace
-
-Result<ReadOptions> safetensors::c::read_options_of(const safetensors_read_options* given) {
+Result<ReadOptions> read_options_of(const safetensors_read_options* given) {
   auto options = options_of(given, kReadOptionsSize);
   if (!options) return std::move(options).error();
   if (options->cache < SAFETENSORS_CACHE_KEEP || options->cache > SAFETENSORS_CACHE_AUTOMATIC)
@@ -74,8 +71,6 @@ Result<ReadOptions> safetensors::c::read_options_of(const safetensors_read_optio
     };
   return read;
 }
-
-namespace {
 
 safetensors_read_report_info info_of(const safetensors::ReadReport& report) {
   safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;

@@ -119,30 +119,4 @@ safetensors_status safetensors_resolved_slice_size(const safetensors_resolved_sl
   });
 }
 
-safetensors_status safetensors_runs_create(const safetensors_resolved_slice* resolved, safetensors_runs** runs,
-                                           safetensors_error* error) {
-  clear(runs);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{resolved, "resolved"}, {runs, "runs"}}); !status) return status;
-    *runs = new safetensors_runs{resolved->slice, resolved->slice->runs()};
-    return {};
-  });
-}
-
-safetensors_status safetensors_runs_next(safetensors_runs* runs, safetensors_byte_run* next, size_t capacity,
-                                         size_t* count, safetensors_error* error) {
-  clear(count);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{runs, "runs"}, {next, "next"}, {count, "count"}}); !status) return status;
-    if (capacity == 0) return invalid_argument("argument capacity is 0");
-    safetensors::ByteRun run;
-    for (; *count < capacity && runs->runs.next(run); ++*count) next[*count] = {run.offset, run.size};
-    return {};
-  });
-}
-
-void safetensors_runs_free(safetensors_runs* runs) {
-  delete runs;
-}
-
 }  // extern "C"

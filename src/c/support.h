@@ -37,10 +37,6 @@ struct safetensors_slice {
 struct safetensors_resolved_slice {
   std::shared_ptr<const safetensors::ResolvedSlice> slice;
 };
-struct safetensors_runs {
-  std::shared_ptr<const safetensors::ResolvedSlice> slice;  // `runs` walks over it
-  safetensors::ResolvedSlice::Runs runs;
-};
 struct safetensors_file {
   safetensors::File file;
 };

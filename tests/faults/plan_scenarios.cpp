@@ -177,56 +177,6 @@ void execute_checkpoint(Trial& run) {
 }
 
 // All tensors of a checkpoint, then those of a large file, in one buffer each.
-void read_packed(Trial& run) {
-  safetensors_checkpoint* checkpoint = nullptr;
-  safetensors_packed_layout* layout = nullptr;
-  safetensors_array* memory = nullptr;
-  safetensors_read_report* report = nullptr;
-  PREPARE(run, safetensors_checkpoint_open, run.path(kModel).c_str(), nullptr, &checkpoint);
-  TRY(run, safetensors_packed_layout_of_checkpoint, checkpoint, nullptr, run.out(layout));
-  safetensors_checkpoint_free(checkpoint);
-  std::uint64_t count = 0;
-  std::uint64_t bytes = 0;
-  TRY(run, safetensors_packed_layout_size, layout, run.out(count), run.out(bytes));
-  EXPECT_IN(run, count == 2 && bytes == 2048);
-  safetensors_tensor_info row = SAFETENSORS_TENSOR_INFO_INIT;
-  TRY(run, safetensors_packed_layout_tensor_at, layout, 1, &row);
-  TRY(run, safetensors_packed_layout_tensor, layout, "b", 1, &row);
-  EXPECT_IN(run, row.nbytes == 1024);
-  TRY(run, safetensors_read_packed, layout, nullptr, 0, nullptr, run.out(memory), run.out(report));
-  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
-  PREPARE(run, safetensors_array_get_info, memory, &info);
-  const auto* const data = static_cast<const unsigned char*>(info.data);
-  EXPECT_IN(run, info.nbytes == 2048 && as_expected(data, 1024) && as_expected(data + 1024, 1024));
-  safetensors_read_report_free(report);
-  safetensors_array_free(memory);
-  TRY_VOID(run, safetensors_packed_layout_free, layout);
-}
-
-void read_packed_large(Trial& run) {
-  safetensors_file* file = nullptr;
-  safetensors_tensor* tensor = nullptr;
-  safetensors_packed_layout* layout = nullptr;
-  safetensors_array* memory = nullptr;
-  PREPARE(run, safetensors_file_open, run.path(kLarge).c_str(), nullptr, &file);
-  PREPARE(run, safetensors_file_tensor, file, "big", 3, &tensor);
-  safetensors_file_free(file);
-  safetensors_packed_options options = SAFETENSORS_PACKED_OPTIONS_INIT;
-  options.alignment = 16;
-  TRY(run, safetensors_packed_layout_create, &tensor, 1, &options, run.out(layout));
-  safetensors_tensor_free(tensor);
-  const std::unique_ptr<unsigned char[]> given(new unsigned char[kLargeBytes]);  // untouched
-  for (void* const destination : {static_cast<void*>(nullptr), static_cast<void*>(given.get())}) {
-    TRY(run, safetensors_read_packed, layout, destination, destination == nullptr ? 0 : kLargeBytes, nullptr,
-        run.out(memory), static_cast<safetensors_read_report**>(nullptr));
-    safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
-    PREPARE(run, safetensors_array_get_info, memory, &info);
-    EXPECT_IN(run, info.nbytes == kLargeBytes && as_expected(info.data, info.nbytes));
-    safetensors_array_free(memory);
-  }
-  safetensors_packed_layout_free(layout);
-}
-
 safetensors_stream* start_stream(Trial& run, safetensors_read_plan* plan) {
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   options.threads = 2;
@@ -294,8 +244,6 @@ const std::vector<Scenario> kPlanScenarios = {
     {.name = "ExecutePastCache", .body = execute_past_cache},
     {.name = "ExecuteAndDropCache", .body = execute_and_drop_cache},
     {.name = "ExecuteCheckpoint", .body = execute_checkpoint},
-    {.name = "ReadPacked", .body = read_packed},
-    {.name = "ReadPackedLarge", .body = read_packed_large},
     {.name = "StreamItems", .body = stream_items},
     {.name = "StreamCancelled", .body = stream_cancelled},
 };
