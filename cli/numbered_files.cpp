@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -27,7 +28,7 @@ std::string pattern_of(const std::string& folder, const std::string& name) {
   const auto begin = static_cast<std::size_t>(number.data() - name.data());
   std::string pattern = escaped_pattern(name.substr(0, begin)) + std::string(number.size(), '?');
   pattern += escaped_pattern(name.substr(begin + number.size()));
-  return path_in_folder(escaped_pattern(folder), pattern);
+  return folder.empty() ? pattern : path_in_folder(escaped_pattern(folder), pattern);
 }
 
 }  // namespace
@@ -42,23 +43,27 @@ std::vector<NumberedFiles> numbered_files(const std::string& folder, const Folde
   return found;
 }
 
-std::vector<std::string> lost_files(std::span<const std::string> paths) {
-  if (paths.empty()) return {};
-  const std::string folder = paths.front().substr(0, paths.front().rfind('/') + 1);
-  std::vector<std::string> names;
+std::vector<std::string> join_incomplete(std::vector<std::string> paths) {
+  std::map<std::string, std::vector<std::string>> folders;  // with the names in them
   for (const std::string& path : paths) {
-    if (!path.starts_with(folder)) return {};
-    names.push_back(path.substr(folder.size()));
+    const std::size_t name = path.rfind('/') + 1;
+    folders[path.substr(0, name)].push_back(path.substr(name));
   }
-  const std::optional<format::ShardSet> set = format::shard_set(names);
-  if (!set) return {};
-  std::vector<std::string> missing = set->missing();
-  for (std::string& name : missing) {
-    std::error_code failed;
-    name.insert(0, folder);
-    if (std::filesystem::exists(name, failed)) return {};
+  for (const auto& [folder, names] : folders) {
+    for (const format::ShardSet& set : format::shard_sets(names)) {
+      std::vector<std::string> others = set.missing();
+      if (set.names.size() < 2 || others.empty()) continue;
+      others.push_back(set.stem + ".safetensors");  // which replaced the shards
+      std::error_code failed;
+      const auto exists = [&](const std::string& name) { return std::filesystem::exists(folder + name, failed); };
+      if (std::ranges::any_of(others, exists)) continue;
+      *std::ranges::find(paths, folder + set.names[0]) = pattern_of(folder, set.names[0]);
+      std::erase_if(paths, [&](const std::string& path) {
+        return path.starts_with(folder) && std::ranges::find(set.names, path.substr(folder.size())) != set.names.end();
+      });
+    }
   }
-  return missing;
+  return paths;
 }
 
 }  // namespace safetensors::cli

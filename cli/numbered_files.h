@@ -5,7 +5,6 @@
 
 #include "format/checkpoint/model_names.h"
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,8 +20,9 @@ struct NumberedFiles {
 // leftovers of an older save, and are left out.
 [[nodiscard]] std::vector<NumberedFiles> numbered_files(const std::string& folder, const FolderNames& names);
 
-// Returns the paths of the files that a model lacks, if `paths` are all its numbered files in one folder. Returns
-// nothing for a part of the files that are there: somebody has chosen them.
-[[nodiscard]] std::vector<std::string> lost_files(std::span<const std::string> paths);
+// Returns the paths, with one pattern in the place of the shards of a model of which others do not exist. A single
+// shard stays, and so do those that somebody has chosen from the shards that exist, and those that `STEM.safetensors`
+// replaced.
+[[nodiscard]] std::vector<std::string> join_incomplete(std::vector<std::string> paths);
 
 }  // namespace safetensors::cli

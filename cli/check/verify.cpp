@@ -1,11 +1,11 @@
 // The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
-// a model of several files as one set, which also checks the index against the files. If that fails, it opens one file
-// after the other, to find each invalid file and each problem of the index.
+// the files of a model one after the other, and check_index() of the library compares them with the index.
 #include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "each_file.h"
 #include "folders.h"
+#include "index_problems.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -17,12 +17,9 @@
 #include "text/size.h"
 #include "verify_cache.h"
 #include "verify_download.h"
-#include "verify_set.h"
 
 #include <safetensors/clean.h>
 #include <safetensors/stats.h>
-
-#include "base/glob.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -40,13 +37,14 @@ docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 are no rules for the data, so it is read only with --forbid and --cache.
 
 A model of several files gets one more verdict: whether each tensor of the index
-is in its file. Without an index, no tensor may be in two files. Notes name the
-tensors in two files, the tensors and files that the index does not have, a
-wrong total_size, tensors that are not aligned, and temporary files of killed
-writers. These are not errors. An incomplete download gets lines that name the
-lost files and the number of missing bytes: also one without an index, if its
-files are called STEM-00001-of-00006.safetensors. A notice counts the folders
-below a model that are not checked without -R.)";
+is in its file, and whether the index names all shards of the model. Without an
+index, no tensor may be in two files. Notes name the tensors in two files, other
+tensors and files that the index does not have, a wrong total_size, tensors that
+are not aligned, and temporary files of killed writers. These are not errors. An
+incomplete download gets lines that name the lost files and the number of
+missing bytes. Without an index, the names say which files are lost, such as
+STEM-00001-of-00006.safetensors, also if the files are several PATHs. A notice
+counts the folders below a model that are not checked without -R.)";
 
 constexpr Option kVerifyTable[] = {
     {"--cache", nullptr,
@@ -105,6 +103,15 @@ void print_verdict_json(Json& json, const std::string& path, const Result<File>&
     json_input_error(json.key("valid").null(), path, file.error());
   } else {
     json_input_error(json.field("valid", false), path, file.error());
+  }
+}
+
+void print_invalid(Console& console, const std::string& path, const Error& error) {
+  if (exit_of(error) == Exit::system) {
+    input_error(path, error, console);
+  } else {
+    const std::string& at_fault = error.path.empty() ? path : error.path;
+    console.out(formatted("{}: {}: {}\n", printable(at_fault), console.red("invalid"), describe(error)));
   }
 }
 
@@ -176,14 +183,6 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Verify
   return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
 }
 
-// Returns the files of the set, or those that `found` names if the set could not be opened.
-std::vector<std::string> paths_of(const Result<Checkpoint>& set, const std::vector<std::string>& found) {
-  if (!set) return found;
-  std::vector<std::string> paths;
-  for (const File& file : set->files()) paths.push_back(file.path());
-  return paths;
-}
-
 // Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file
 // there removes them.
 void note_leftovers(const std::string& path, bool quiet, Console& console, Json* json) {
@@ -210,40 +209,71 @@ void note_leftovers(const std::string& path, bool quiet, Console& console, Json*
   }
 }
 
-// Checks a model of several files: prints a verdict per file, then one for the set, then those of the cache. If the set
-// cannot be opened, only one file is open at a time. So each file is compared while it is open, and the verdicts are
-// shown later.
-Exit verify_files(const std::string& path, const std::vector<std::string>& found, const VerifyOptions& options,
-                  Console& console, Json* json) {
+// Prints the verdict of the files of a model as one set. files: the worst verdict of the files, without their values.
+// Returns the worse one of it and the verdict.
+Exit verify_set(const std::string& path, IndexCheck check, Exit files, bool quiet, Console& console, Json* json) {
+  const bool is_error = std::ranges::any_of(check.problems, &IndexProblem::is_error);
+  const Exit code = worse(files, is_error ? Exit::negative : Exit::good);
+  if (json != nullptr) {
+    json->key("set").open('{').key("valid");
+    code == Exit::system ? json->null() : json->boolean(code == Exit::good);
+    json->field("tensor_count", check.tensors).field("nbytes", check.nbytes).key("total_size");
+    check.total_size ? json->number(*check.total_size) : json->null();
+    json_problems(*json, "problems", check.problems);
+    json->close('}');
+    return code;
+  }
+  if (code == Exit::good && !quiet)
+    console.out(formatted("{}: {}, {} in {}, {}\n", printable(path), console.green("ok"),
+                          counted(check.tensors, "tensor"), counted(check.files, "file"),
+                          counted(check.nbytes, "byte")));
+  std::erase_if(check.problems, [&](const IndexProblem& problem) {
+    // These files have verdicts of their own.
+    const bool of_file =
+        problem.kind == IndexProblemKind::missing_file || problem.kind == IndexProblemKind::invalid_file;
+    return problem.is_error ? of_file : quiet;
+  });
+  print_problems(console, path, console.red("invalid"), "note", check.problems);
+  const bool repairable = std::ranges::any_of(check.problems, [](const IndexProblem& problem) {
+    return problem.kind == IndexProblemKind::wrong_file || problem.kind == IndexProblemKind::unindexed_file;
+  });
+  if (repairable && !quiet)
+    console.out(formatted("{}: note: `safetensors index {}` shows the right index, and writes it with --force\n",
+                          printable(path), printable(path)));
+  return code;
+}
+
+// Checks a model of several files: prints a verdict per file, then one for the set, then those of the cache.
+Exit verify_files(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
   Exit format = Exit::good;
   Exit values = Exit::good;
-  const Result<Checkpoint> set = Checkpoint::open(path, {.open = options.open});
-  const std::vector<std::string> paths = paths_of(set, found);
-  std::vector<FileHeader> opened;
+  std::string first = path;
   Download download(path, options.open.parse);
-  if (json != nullptr) json->key("files").open('[');
   CacheComparison cache;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (json != nullptr) json->line().open('{').field("path", paths[i]);
-    const Result<File> file = set ? set->files()[i] : File::open(paths[i], options.open);
-    const Exit code = verify_file(paths[i], file, options, console, json);
+  const auto visit = [&](const std::string& file_path, const Result<File>& file) {
+    if (json != nullptr) json->line().open('{').field("path", file_path);
+    const Exit code = verify_file(file_path, file, options, console, json);
     (file ? values : format) = worse(file ? values : format, code);
     if (json != nullptr) json->close('}');
-    if (file && !set) opened.push_back({paths[i], file->header()});
-    if (options.cache) cache.add(paths[i], file, console);
-    download.add(paths[i], file);
-  }
-  if (base::is_glob(path)) download.add_lost(lost_files(paths));
+    if (options.cache) cache.add(file_path, file, console);
+    download.add(file_path, file);
+    if (first == path) first = file_path;
+  };
+  if (json != nullptr) json->key("files").open('[');
+  const Result<IndexCheck> check = check_index(path, {.parse = options.open.parse, .visit = visit});
   if (json != nullptr) json->close(']').line();
-  if (download.lacks_files()) format = worse(format, Exit::negative);
-  format = verify_set({path, set, options.open, options.quiet, format, opened}, console, json);
+  if (!check) {
+    if (json != nullptr) json_input_error(*json, path, check.error());
+    return input_error(path, check.error(), console);
+  }
+  if (check->path.empty()) download.add_lost(check->problems);
+  format = verify_set(path, *check, format, options.quiet, console, json);
   download.print(console, json);
   const Exit differs = options.cache ? cache.print(options.quiet, console, json) : Exit::good;
-  note_leftovers(paths.empty() ? path : paths[0], options.quiet, console, json);
-  if (json != nullptr && format == Exit::system) {
-    json->key("valid").null();
-  } else if (json != nullptr) {
-    json->field("valid", format == Exit::good);
+  note_leftovers(first, options.quiet, console, json);
+  if (json != nullptr) {
+    json->key("valid");
+    format == Exit::system ? json->null() : json->boolean(format == Exit::good);
   }
   return worse(worse(format, values), differs);
 }
@@ -280,7 +310,7 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
   if (!files) return verify_one(path, explain_folder(files.error(), path), options, console, json);
   if (files->size() == 1 && files->front() == path)
     return verify_one(path, File::open(path, options.open), options, console, json);
-  return verify_files(path, *files, options, console, json);
+  return verify_files(path, options, console, json);
 }
 
 Exit run_verify(std::span<const std::string> given, Console& console) {
@@ -326,7 +356,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     paths = std::move(found);
   }
   FolderCheck check;
-  paths = expand_folders(expand_patterns(paths), recursive, &check);
+  paths = expand_folders(join_incomplete(expand_patterns(paths)), recursive, &check);
   const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
     return verify_path(path, options, console, json);
   });

@@ -90,15 +90,14 @@ void Download::add(const std::string& path, const Result<File>& file) {
   lacks_.push_back(*std::move(lack));
 }
 
-void Download::add_lost(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    paths_.push_back(path);
-    lacks_.push_back({.path = path, .lost = true});
+void Download::add_lost(const std::vector<IndexProblem>& problems) {
+  for (const IndexProblem& problem : problems) {
+    // A file that was opened in vain is there already.
+    if (problem.kind != IndexProblemKind::missing_file || std::ranges::find(paths_, problem.file) != paths_.end())
+      continue;
+    paths_.push_back(problem.file);
+    lacks_.push_back({.path = problem.file, .lost = true});
   }
-}
-
-bool Download::lacks_files() const {
-  return std::ranges::any_of(lacks_, &FileLack::lost);
 }
 
 std::optional<std::uint64_t> Download::missing_bytes() const {

@@ -5,7 +5,7 @@
 #include "console.h"
 #include "json_output.h"
 
-#include <safetensors/file.h>
+#include <safetensors/checkpoint_index.h>
 
 #include <cstdint>
 #include <optional>
@@ -41,10 +41,8 @@ class Download {
 
   // Adds a file. If `file` is an error, it says why the file could not be opened.
   void add(const std::string& path, const Result<File>& file);
-  // Adds files that do not exist, and that no index names.
-  void add_lost(const std::vector<std::string>& paths);
-  // Returns whether a file is lost.
-  [[nodiscard]] bool lacks_files() const;
+  // Adds the files that do not exist, and that no index names.
+  void add_lost(const std::vector<IndexProblem>& problems);
   // Prints one line per kind of lack, or writes the member "download". Prints nothing for a complete model.
   void print(Console& console, Json* json) const;
 

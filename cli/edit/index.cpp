@@ -1,7 +1,9 @@
-// The subcommand index: writes the index of a model of several files.
+// The subcommand index: writes the index of a model of several files. The problems of the old index are the changes.
 #include "arguments.h"
 #include "command.h"
 #include "console.h"
+#include "folder_names.h"
+#include "index_problems.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "text/formatted.h"
@@ -9,15 +11,21 @@
 
 #include <safetensors/checkpoint_index.h>
 
+#include <filesystem>
+#include <system_error>
+
 namespace safetensors::cli {
 namespace {
 
 constexpr const char kIndexDescription[] =
     R"(An index, such as model.safetensors.index.json, says which tensor is in which
-file of a folder. Writes the index for the files that are called
-STEM-00001-of-0000N.safetensors, or for all files of DIR if none is called so.
-Reads only headers. A tensor in two files is an error. verify compares an index
-with its files.)";
+file of a folder. Writes the index of all shards of a model: the files that the
+old index names, and the others that are called STEM-00001-of-0000N.safetensors
+as these are. Without an old index: the files that are called so, or else all.
+FOLDER may also be an index in the folder. Shows the problems of the old index,
+which the new one does not have, and replaces it only with --force. Reads only
+headers. No index repairs a lost file, a tensor that is in no file, or a tensor
+in two files: then the error says what to do. verify also finds the problems.)";
 
 constexpr Option kIndexTable[] = {
     {"--name", "STEM", "the beginning of the name of the index"},
@@ -39,45 +47,95 @@ struct IndexRequest {
   bool json = false;
 };
 
-void json_index(Json& json, const CheckpointIndex& index) {
-  json.field("index", index.name).field("file_count", index.files.size()).field("tensor_count", index.tensors);
-  json.field("total_size", index.total_size);
+// What is wrong with an index.
+Result<std::vector<IndexProblem>> problems_of(const std::string& path) {
+  Result<IndexCheck> old = check_index(path);
+  if (!old && old.error().code == Errc::invalid_index)
+    return std::vector{IndexProblem{.kind = IndexProblemKind::invalid_file, .message = describe(old.error())}};
+  if (!old) return old.error();
+  std::erase_if(old->problems,
+                [](const IndexProblem& problem) { return problem.kind == IndexProblemKind::stray_file; });
+  return std::move(old->problems);
 }
 
-// Prints the result. index: null if it could not be made.
-Exit finish_index(const IndexRequest& request, const CheckpointIndex* index, const Status& status, Console& console) {
-  const bool written = status && !request.dry_run;
-  if (request.json) {
-    Json json(console, "index");
-    json.field("path", request.path).field("dry_run", request.dry_run).field("written", written);
-    if (status) {
-      json_index(json, *index);
-    } else {
-      json.error(status.error());
-    }
-    json.finish();
-  } else if (status) {
-    console.out(formatted("{} {}: {} in {}, {}\n", written ? "wrote" : "would write", printable(index->name),
-                          counted(index->tensors, "tensor"), counted(index->files.size(), "file"),
-                          size_text(index->total_size)));
+// What to do about an error that no index repairs.
+std::string next_step(const std::string& argument, const Error& error) {
+  const std::string again = formatted("then run `safetensors index {}` again", printable(argument));
+  switch (error.code) {
+    case Errc::not_found:
+      if (error.path.ends_with(".json"))
+        return formatted(" (get the file again, or remove this index to go without the tensor, {})", again);
+      return formatted(" (get what is missing, such as with `hf download`, {})", again);
+    case Errc::duplicate_name:
+      return formatted(" (remove one of the two, as with `safetensors drop FILE FILE --match TENSOR --force`, {})",
+                       again);
+    case Errc::ambiguous_checkpoint:
+      return " (choose one with --name STEM)";
+    default:
+      // A file that is invalid.
+      if (!error.path.ends_with(".safetensors") || exit_of(error) != Exit::negative) return {};
+      return formatted(" (see all problems with `safetensors verify {}`)", printable(argument));
   }
-  if (status) return Exit::good;
-  return console.error(status.error().path.empty() ? request.path : status.error().path, status.error());
 }
 
-Exit make_one(const IndexRequest& request, Console& console) {
-  const Result<CheckpointIndex> index = make_index(request.path, {.stem = request.stem});
-  if (!index) return finish_index(request, nullptr, index.error(), console);
-  const std::string separator = request.path.ends_with('/') ? "" : "/";
-  const std::string path = request.path + separator + index->name;
+struct IndexResult {
+  std::optional<CheckpointIndex> index;  // the new one
+  std::string path;                      // of both
+  std::vector<IndexProblem> changes;     // problems of the old one
+  bool is_right = false;                 // the old one needs no change
+  bool written = false;
+};
+
+// Error: with the path that it is about.
+Status make_one(const IndexRequest& request, IndexResult& result) {
+  const auto at = [](const std::string& path, Error error) {
+    if (error.path.empty()) error.path = path;
+    return error;
+  };
+  Result<CheckpointIndex> index = make_index(request.path, {.stem = request.stem});
+  if (!index) {
+    Error error = index.error();
+    error.message += next_step(request.path, error);
+    return at(request.path, std::move(error));
+  }
+  result.index = *std::move(index);
+  std::error_code failed;
+  const bool in_folder = std::filesystem::is_directory(request.path, failed);
+  const std::string folder = in_folder ? request.path : request.path.substr(0, request.path.rfind('/') + 1);
+  const std::string& path = result.path = in_folder ? path_in_folder(folder, result.index->name) : request.path;
+  const bool exists = std::filesystem::exists(path, failed);
+  Result<std::vector<IndexProblem>> problems = exists ? problems_of(path) : std::vector<IndexProblem>();
+  if (!problems) return at(path, problems.error());
+  result.changes = *std::move(problems);
+  result.is_right = exists && result.changes.empty();
+  if (result.is_right) return {};
   Status status = NewFile::check(path, request.force);
-  if (status && !request.dry_run) status = safetensors::write_index(request.path, *index, {.new_file = !request.force});
-  if (!status && status.error().path.empty()) {
-    Error error = status.error();
-    error.path = path;
-    status = error;
+  if (status && !request.dry_run) {
+    status = write_index(folder, *result.index, {.new_file = !request.force});
+    result.written = bool(status);
   }
-  return finish_index(request, &*index, status, console);
+  return status ? status : Status(at(path, status.error()));
+}
+
+void print_result(const IndexResult& result, bool good, Console& console) {
+  const CheckpointIndex& index = *result.index;
+  print_problems(console, result.path, "old index", "old index", result.changes);
+  if (!good) return;
+  const char* const verb = result.is_right ? "no change to" : result.written ? "wrote" : "would write";
+  console.out(formatted("{} {}: {} in {}, {}\n", verb, printable(index.name), counted(index.tensors, "tensor"),
+                        counted(index.files.size(), "file"), size_text(index.total_size)));
+}
+
+void print_result_json(const IndexRequest& request, const IndexResult& result, const Status& status, Console& console) {
+  Json json(console, "index");
+  json.field("path", request.path).field("dry_run", request.dry_run).field("written", result.written);
+  if (result.index) {
+    json.field("index", result.index->name).field("file_count", result.index->files.size());
+    json.field("tensor_count", result.index->tensors).field("total_size", result.index->total_size);
+    json_problems(json, "changes", result.changes);
+  }
+  if (!status) json.error(status.error());
+  json.finish();
 }
 
 Exit run_index(std::span<const std::string> given, Console& console) {
@@ -90,9 +148,16 @@ Exit run_index(std::span<const std::string> given, Console& console) {
   arguments.flag("dry-run", request.dry_run);
   arguments.flag("json", request.json);
   if (const auto wrong = arguments.parse(given)) return console.usage("index", *wrong);
-  if (positionals.size() != 1) return console.usage("index", positionals.empty() ? "which DIR?" : "takes one DIR");
+  if (positionals.size() != 1)
+    return console.usage("index", positionals.empty() ? "which FOLDER?" : "takes one FOLDER");
   request.path = positionals[0];
-  return make_one(request, console);
+  IndexResult result;
+  const Status status = make_one(request, result);
+  if (request.json)
+    print_result_json(request, result, status, console);
+  else if (result.index)
+    print_result(result, bool(status), console);
+  return status ? Exit::good : console.error(status.error().path, status.error());
 }
 
 }  // namespace
@@ -101,14 +166,15 @@ const Command kIndex = {
     .name = "index",
     .summary = "write the index of a model of several files",
     .title = "Write the index of a model of several files.",
-    .usage = "safetensors index DIR [--name STEM] [--force] [--dry-run] [--json]",
+    .usage = "safetensors index FOLDER [--name STEM] [--force] [--dry-run] [--json]",
     .description = kIndexDescription,
     .options = kIndexTable,
     .arguments = Values::folder,
     .examples = kIndexExamples,
     .exits =
-        "0 written; 1 a file is invalid, a tensor is in two files, or the index\n"
-        "exists; 2 usage; 3 a file cannot be read or written",
+        "0 written, or no change; 1 the old index has problems and --force is not\n"
+        "given, or no index repairs the model; 2 usage; 3 a file cannot be read or\n"
+        "written",
     .run = run_index,
 };
 

@@ -5,8 +5,9 @@
 /// thread at a time.
 #pragma once
 
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
-#include <safetensors/header.h>
+#include <safetensors/file.h>
 #include <safetensors/path.h>
 #include <safetensors/writer.h>
 
@@ -30,70 +31,78 @@ struct CheckpointIndex {
 
 /// Options of make_index().
 struct MakeIndexOptions {
-  /// The beginning of the name of the index. nullopt: the stem of the numbered files, otherwise `model`. If it is set,
-  /// only the numbered files with this stem count, if there are any.
+  /// The beginning of the name of the index. nullopt: that of the old index, then the stem of the numbered files, then
+  /// `model`. If it is set, only the numbered files with this stem count, if there are any.
   std::optional<std::string> stem = std::nullopt;
-  /// `metadata` of the index, as CheckpointLayoutOptions::index_metadata.
-  std::string index_metadata = {};
 };
 
-/// Makes an index of the files in a folder. Reads only headers, and writes nothing.
+/// Makes an index of the shards in a folder. `path` is the folder, or an index in it. Reads only headers, and writes
+/// nothing.
 ///
-/// The files are those with a name such as `model-00001-of-00003.safetensors`. All numbers must be there. If no file
-/// has such a name, all files whose names end in `.safetensors` are taken. Hidden files do not count. Errors:
-/// ambiguous_checkpoint (numbered files of several models), not_found (no file, or a number is missing), duplicate_name
-/// (a tensor is in two files), invalid_argument (`index_metadata` is not an object; no file may have the name
-/// `stem.safetensors`; a file has a name that no index may hold), invalid_utf8 (`stem`), and those of
-/// Checkpoint::open().
-[[nodiscard]] SAFETENSORS_API Result<CheckpointIndex> make_index(PathView folder,
+/// If the folder has an index, the new one has its name and its `metadata`, and the files are those that it names. All
+/// shards that the names of these files tell of belong to the model as well. Without an index, or if it cannot be
+/// parsed, or if a file that it names is missing, the files are those with a name such as
+/// `model-00001-of-00003.safetensors`. If no file has such a name, all files whose names end in `.safetensors` are
+/// taken. Hidden files do not count. Members of the old index beside `metadata` and `weight_map` are lost.
+///
+/// The new index has every tensor of the files, and every tensor of the old index. Errors: ambiguous_checkpoint
+/// (numbered files of several models), not_found (no file, a number is missing, or a tensor of the old index is in no
+/// file), duplicate_name (a tensor is in two files), invalid_argument (no file may have the name `stem.safetensors`; a
+/// file has a name that no index may hold), invalid_utf8 (`stem`), invalid_index (the `metadata` of the old index has
+/// two members of one name), and those of Checkpoint::open().
+[[nodiscard]] SAFETENSORS_API Result<CheckpointIndex> make_index(PathView path,
                                                                  const MakeIndexOptions& options = {}) noexcept;
 
 /// The kinds of problems that check_index() finds.
 enum class IndexProblemKind : std::uint8_t {
-  missing_file,      ///< the index names a file that does not exist
-  invalid_file,      ///< a file cannot be opened, or breaks a rule of the format; `message` says which
-  missing_tensor,    ///< the index names a tensor that is in none of its files
-  wrong_file,        ///< a tensor is in another file than the index names; the named one may be missing or invalid
+  missing_file,    ///< a file does not exist: the index names it, or the numbers in the names of the others tell of it
+  invalid_file,    ///< a file cannot be opened, or breaks a rule of the format; `message` says which
+  missing_tensor,  ///< the index names a tensor that is in no file of the model
+  wrong_file,      ///< a tensor is in another file than the index names; the named one may be missing or invalid
   unindexed_tensor,  ///< a tensor of a file that the index names is not in the index
-  stray_file,        ///< a file of the folder is not in the index
+  unindexed_file,    ///< a shard of the model is in the folder, and the index does not name it
+  stray_file,        ///< another file of the folder is not in the index
   total_size,        ///< `total_size` is not the sum of the sizes of the tensors, or it is missing or no integer
-  duplicate_tensor,  ///< a tensor is in two files that the index names; `file` is not the one that loaders read
+  duplicate_tensor,  ///< a tensor is in two files; with an index, `file` is not the one that loaders read
 };
 
 /// A problem of an index.
 struct IndexProblem {
   IndexProblemKind kind = IndexProblemKind::missing_file;  ///< its kind
-  std::string tensor = {};                                 ///< name of the tensor, or empty
-  std::string file = {};                                   ///< name of the file in the folder, or empty
-  std::string message = {};                                ///< one sentence that names the problem
+  bool is_error = true;     ///< loaders fail, or do not find a tensor of the model; false: worth a note
+  std::string tensor = {};  ///< name of the tensor, or empty
+  std::string file = {};    ///< name of the file in the folder of the index, or its path if there is no index, or empty
+  std::string message = {};  ///< one sentence that names the problem
+};
+
+/// Options of check_index().
+struct CheckIndexOptions {
+  /// Options for the headers, as for File::open(). `cancelled` also cancels the reading of the index.
+  ParseOptions parse = {};
+  /// Called with each file in turn, also with one that cannot be opened. Each is opened once, and closed after the
+  /// call.
+  Callback<void(const std::string& path, const Result<File>& file)> visit = nullptr;
 };
 
 /// The result of check_index().
 struct IndexCheck {
-  std::string path;                    ///< path of the index
-  std::vector<IndexProblem> problems;  ///< empty: the index is right
-  CheckpointIndex fixed = {};          ///< with fix_index(): the right index
-  /// Number of members of the index beside `metadata` and `weight_map`. `fixed` does not have them.
-  std::size_t other_members = 0;
+  std::string path;                         ///< path of the index; empty: there is none
+  std::vector<IndexProblem> problems;       ///< empty: the index is right
+  std::size_t files = 0;                    ///< number of files that the index names, or of all files
+  std::size_t tensors = 0;                  ///< number of tensors of the index that are in a file, or of all tensors
+  std::uint64_t nbytes = 0;                 ///< size of these tensors in bytes
+  std::optional<std::uint64_t> total_size;  ///< that of the index, if it is an integer from 0 to 2^64-1
+  std::size_t other_members = 0;            ///< number of members of the index beside `metadata` and `weight_map`
 };
 
-/// Compares an index with its files. Reads only headers. `path` is an index, or a folder. In a folder,
-/// `model.safetensors.index.json` is taken, otherwise its only index. `parse`: options for the headers, as for
-/// File::open(). `parse.cancelled` also cancels the reading of the index.
+/// Compares an index with its files. Reads only headers. `path` is one of those that Checkpoint::open() takes. If it
+/// leads to files without an index, their tensors and numbers are compared with each other.
 ///
-/// `total_size` is compared with the sizes of the tensors in the files. A tensor that is in two files counts once. A
-/// loader reads it from the file that the index names.
+/// A tensor that is in two files counts once. A loader reads it from the file that the index names.
 ///
-/// Errors: not_found (a folder without an index), ambiguous_checkpoint (several indexes, none of them
-/// `model.safetensors.index.json`), invalid_index, open_failed, read_failed, invalid_argument (`path` is neither a
-/// folder nor an index), cancelled.
-[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path, const ParseOptions& parse = {}) noexcept;
-
-/// Compares as check_index() does, and makes the right index, with the name and the `metadata` of the old one. If all
-/// files of the old index exist, the new one has the same files. Otherwise, the files are those of make_index(). Writes
-/// nothing. Members of the index beside `metadata` and `weight_map` are lost. Errors: those of check_index() and
-/// make_index(); invalid_index also if `metadata` has two members of one name.
-[[nodiscard]] SAFETENSORS_API Result<IndexCheck> fix_index(PathView path) noexcept;
+/// Errors: those of Checkpoint::open() that concern the path and the index.
+[[nodiscard]] SAFETENSORS_API Result<IndexCheck> check_index(PathView path,
+                                                             const CheckIndexOptions& options = {}) noexcept;
 
 /// Writes an index into a folder, and replaces an old index of this name atomically, as save() does.
 /// Errors: those of save(), and invalid_argument (the index is larger than 256 MiB).

@@ -1,9 +1,13 @@
-// Makes, checks and fixes indexes. Only headers are read, one file after the other, and no file stays open.
+// Makes and checks indexes. Only headers are read, one file after the other, and no file stays open. The shards of a
+// model are the files that its index names, and those in the folder that the numbers in their names tell of.
 #include <safetensors/checkpoint_index.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <memory>
+#include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -24,14 +28,15 @@ namespace safetensors {
 namespace write {
 namespace {
 
-constexpr std::string_view kFileEnd = ".safetensors";
+using format::ShardIndex;
+using Names = std::vector<std::string>;
 
 std::string quoted_name(std::string_view name) {
   return "`" + printable(name) + "`";
 }
 
 // ": `model-00003-of-00006.safetensors` is missing". An empty text: nothing is.
-std::string missing_text(const std::vector<std::string>& missing) {
+std::string missing_text(const Names& missing) {
   constexpr std::size_t kNamed = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
@@ -42,7 +47,7 @@ std::string missing_text(const std::vector<std::string>& missing) {
 
 // Error: not_found, if a number is missing.
 Status check_numbers(const format::ShardSet& set, std::string_view folder) {
-  const std::vector<std::string> missing = set.missing();
+  const Names missing = set.missing();
   if (missing.empty()) return {};
   return base::make_error(Errc::not_found,
                           "the folder has " + std::to_string(set.names.size()) + " of the " +
@@ -51,32 +56,51 @@ Status check_numbers(const format::ShardSet& set, std::string_view folder) {
                           folder);
 }
 
-struct ChosenFiles {
-  std::string stem;
-  std::vector<std::string> names;
+Result<Names> files_in(const std::string& folder) {
+  Result<Names> names = os::list_directory(folder.empty() ? "." : folder);
+  if (names) {
+    std::erase_if(*names, [&](const std::string& name) {
+      return !name.ends_with(format::kShardExtension) ||
+             os::kind_of(os::join_path(folder, name)) == os::PathKind::directory;
+    });
+  }
+  return names;
+}
+
+// The files beside those that belong to a model for sure.
+struct OtherFiles {
+  Names shards;                        // of the same sets, in the folder
+  Names absent;                        // shards of the same sets that are not in the folder
+  Names stray;                         // all others in the folder
+  std::vector<format::ShardSet> sets;  // with the shards
 };
 
-Result<ChosenFiles> choose_files(const std::string& folder, const std::optional<std::string>& stem) {
-  Result<std::vector<std::string>> names = os::list_directory(folder);
-  if (!names) return std::move(names).error();
-  std::erase_if(*names, [](const std::string& name) { return !name.ends_with(kFileEnd); });
-  std::vector<format::ShardSet> groups = format::shard_sets(*names);
-  if (stem) std::erase_if(groups, [&](const format::ShardSet& group) { return group.stem != *stem; });
-  if (groups.size() > 1) {
-    std::string message = "a folder with numbered files of " + std::to_string(groups.size()) + " models:";
-    for (const format::ShardSet& group : groups) message += " " + quoted_name(group.names[0]);
-    return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+// names: relative to the folder. They may or may not exist.
+Result<OtherFiles> other_files(const std::string& folder, const Names& names) {
+  Result<Names> listed = files_in(folder);
+  if (!listed) return std::move(listed).error();
+  const auto less = [](std::string_view a, std::string_view b) { return format::shard_less(a, b); };
+  std::set<std::string_view, decltype(less)> known(names.begin(), names.end(), less);
+  OtherFiles others;
+  for (std::string& name : *listed) {
+    if (!known.contains(name)) others.stray.push_back(std::move(name));
   }
-  if (groups.size() == 1) {
-    if (Status status = check_numbers(groups[0], folder); !status) return std::move(status).error();
-    return ChosenFiles{std::move(groups[0].stem), std::move(groups[0].names)};
+  Names all = names;
+  all.insert(all.end(), others.stray.begin(), others.stray.end());
+  for (format::ShardSet& set : format::shard_sets(all)) {
+    const auto is_known = [&](const std::string& name) { return known.contains(name); };
+    if (std::ranges::none_of(set.names, is_known)) continue;
+    std::ranges::remove_copy_if(set.names, std::back_inserter(others.shards), is_known);
+    std::ranges::move(set.missing(), std::back_inserter(others.absent));
+    others.sets.push_back(std::move(set));
   }
-  if (names->empty()) return base::make_error(Errc::not_found, "a folder without a safetensors file", folder);
-  return ChosenFiles{stem.value_or("model"), *std::move(names)};
+  std::erase_if(others.stray,
+                [&](const std::string& name) { return std::ranges::find(others.shards, name) != others.shards.end(); });
+  return others;
 }
 
 // Readers refuse an index with a name that is not printable everywhere, or that leads elsewhere on some system.
-Status check_names(const std::vector<std::string>& names, const std::string& folder) {
+Status check_names(const Names& names, const std::string& folder) {
   for (const std::string& name : names) {
     const char* why = format::check_shard_name(name);
     if (why == nullptr && !base::check_utf8("name", name, name)) why = "it is not valid UTF-8";
@@ -87,241 +111,314 @@ Status check_names(const std::vector<std::string>& names, const std::string& fol
   return {};
 }
 
-// names: of the files in the folder, in the order of the index.
-Result<CheckpointIndex> index_of(const std::string& folder, std::string index_name, std::vector<std::string> names,
-                                 std::string_view metadata) {
-  CheckpointIndex index{.name = std::move(index_name), .text = {}, .files = std::move(names)};
-  std::vector<Header> headers;
-  std::map<std::string_view, std::size_t> seen;
-  if (Status status = check_names(index.files, folder); !status) return std::move(status).error();
-  for (std::size_t i = 0; i < index.files.size(); ++i) {
-    const Result<File> file = File::open(os::join_path(folder, index.files[i]), {.access = Access::read});
-    if (!file) return file.error();
-    headers.push_back(file->header());
-    for (const TensorInfo& tensor : headers.back().tensors()) {
-      const auto [first, added] = seen.emplace(tensor.name, i);
-      if (!added)
-        return base::make_error(Errc::duplicate_name,
-                                base::tensor_named(tensor.name) + " is in two files: " +
-                                    quoted_name(index.files[first->second]) + " and " + quoted_name(index.files[i]),
-                                folder);
-      if (!base::add(index.total_size, tensor.nbytes(), index.total_size))
-        return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder);
-      ++index.tensors;
-    }
-  }
-  format::IndexText text;
-  if (Status status = text.metadata(index.total_size, metadata); !status) return std::move(status).error();
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    for (const TensorInfo& tensor : headers[i].tensors()) text.tensor(tensor.name, index.files[i]);
-  }
-  index.text = std::move(text).finish();
-  return index;
-}
-
-Result<CheckpointIndex> make_index_of(const std::string& folder, const MakeIndexOptions& options) {
-  if (options.stem) {
-    if (Status status = format::check_stem(*options.stem); !status) return std::move(status).error();
-  }
-  Result<ChosenFiles> chosen = choose_files(folder, options.stem);
-  if (!chosen) return std::move(chosen).error();
-  if (Status status = format::check_stem(chosen->stem); !status)
-    return base::with_path(std::move(status).error(), folder);
-  return index_of(folder, format::ModelNames::of_stem(chosen->stem).index, std::move(chosen->names),
-                  options.index_metadata);
-}
-
-Result<std::string> find_index(const std::string& path) {
-  if (os::kind_of(path) != os::PathKind::directory) {
-    if (path.ends_with(".json")) return path;
-    return base::make_error(Errc::invalid_argument, "is neither a folder nor an index (a file that ends in .json)",
-                            path);
-  }
-  Result<std::vector<std::string>> names = os::list_directory(path);
-  if (!names) return std::move(names).error();
-  std::erase_if(*names, [](const std::string& name) { return !format::is_index_name(name); });
-  const std::string first = format::ModelNames::of_stem("model").index;
-  if (std::ranges::find(*names, first) != names->end()) return os::join_path(path, first);
-  if (names->size() == 1) return os::join_path(path, names->front());
-  if (names->empty()) return base::make_error(Errc::not_found, "a folder without an index", path);
-  return base::make_error(Errc::ambiguous_checkpoint,
-                          "a folder with " + std::to_string(names->size()) + " indexes: name one of them", path);
-}
-
-// Compares an index with its files, and collects the problems.
-class IndexChecker {
+// An index that is about to be made.
+class IndexMaker {
  public:
-  IndexChecker(std::string folder, const format::ShardIndex& index, const ParseOptions& parse)
-      : folder_(std::move(folder)), index_(index), options_{.access = Access::read, .parse = parse} {}
+  IndexMaker(std::string folder, const std::optional<std::string>& stem) : folder_(std::move(folder)), stem_(stem) {}
 
-  Status run() {
-    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
-      if (Status status = open(i); !status) return status;
-    }
-    for (std::uint32_t i = 0; i < index_.shard_count(); ++i) {
-      check_entries(i);
-      check_tensors(i);
-    }
-    check_total_size();
-    return add_stray_files();
+  Result<CheckpointIndex> make() {
+    Status status = stem_ ? format::check_stem(*stem_) : Status();
+    if (status) status = find_old();
+    if (status) status = choose_files();
+    if (status) status = check_names(index_.files, folder_);
+    if (status) status = read_headers();
+    if (status) status = check_old_tensors();
+    if (status) status = write_text();
+    if (!status) return std::move(status).error();
+    return std::move(index_);
   }
-
-  [[nodiscard]] bool all_files_exist() const { return all_exist_; }
-  [[nodiscard]] std::vector<IndexProblem> take_problems() { return std::move(problems_); }
 
  private:
-  void add(IndexProblemKind kind, std::string_view tensor, std::string_view file, std::string message) {
-    problems_.push_back({kind, std::string(tensor), std::string(file), std::move(message)});
+  Status find_old() {
+    if (folder_.ends_with(".json") && os::kind_of(folder_) != os::PathKind::directory) {
+      const std::string path = std::exchange(folder_, folder_.substr(0, folder_.rfind('/') + 1));
+      return read_old(path);
+    }
+    if (stem_) return read_old(os::join_path(folder_, format::ModelNames::of_stem(*stem_).index));
+    file::CheckpointPaths paths(cancellation_);
+    const Status status = paths.add(folder_);
+    if (status) return paths.index() == nullptr ? Status() : read_old(paths.index()->path);
+    if (status.error().code == Errc::invalid_index) return read_old(status.error().path);
+    const Result<Names> names = os::list_directory(folder_);
+    return names && std::ranges::any_of(*names, format::is_index_name) ? status : Status();
   }
 
-  Status open(std::uint32_t shard) {
-    const std::string_view name = index_.shard(shard);
-    headers_.emplace_back();
-    const Result<File> file = File::open(os::join_path(folder_, name), options_);
-    if (file) {
-      headers_.back() = file->header();
-      for (const TensorInfo& tensor : headers_.back()->tensors()) holders_.emplace(tensor.name, shard);
-      return {};
+  // An index that cannot be parsed has only a name.
+  Status read_old(const std::string& path) {
+    if (os::kind_of(path) == os::PathKind::nothing) return {};
+    auto index = file::read_index(path, cancellation_);
+    if (!index && index.error().code != Errc::invalid_index) return base::with_path(std::move(index).error(), path);
+    index_.name = path.substr(path.rfind('/') + 1);
+    if (index) old_ = *std::move(index);
+    return {};
+  }
+
+  // Takes the files of the old index and the other shards of the model. If a file of the old index is missing, or
+  // without an old index, takes the numbered files or all files.
+  Status choose_files() {
+    for (std::uint32_t i = 0; old_ && i < old_->shard_count(); ++i) index_.files.emplace_back(old_->shard(i));
+    const auto exists = [&](const std::string& name) {
+      return os::kind_of(os::join_path(folder_, name)) != os::PathKind::nothing;
+    };
+    if (index_.files.empty() || !std::ranges::all_of(index_.files, exists)) return choose_numbered();
+    Result<OtherFiles> others = other_files(folder_, index_.files);
+    if (!others) return std::move(others).error();
+    std::ranges::move(others->shards, std::back_inserter(index_.files));
+    std::ranges::sort(index_.files);
+    for (const format::ShardSet& set : others->sets) {
+      if (Status status = check_numbers(set, folder_); !status) return status;
     }
-    if (file.error().code == Errc::out_of_memory || file.error().code == Errc::cancelled) return file.error();
-    const bool missing = file.error().os_error == ENOENT;
-    all_exist_ = all_exist_ && !missing;
-    if (missing)
-      add(IndexProblemKind::missing_file, {}, name, "file " + quoted_name(name) + " does not exist");
-    else
-      add(IndexProblemKind::invalid_file, {}, name, "file " + quoted_name(name) + ": " + file.error().message);
+    return {};
+  }
+
+  Status choose_numbered() {
+    Result<Names> names = files_in(folder_);
+    if (!names) return std::move(names).error();
+    if (names->empty()) return base::make_error(Errc::not_found, "a folder without a safetensors file", folder_);
+    std::vector<format::ShardSet> sets = format::shard_sets(*names);
+    if (stem_) std::erase_if(sets, [&](const format::ShardSet& set) { return set.stem != *stem_; });
+    if (sets.size() > 1) {
+      std::string message = "a folder with numbered files of " + std::to_string(sets.size()) + " models:";
+      for (const format::ShardSet& set : sets) message += " " + quoted_name(set.names[0]);
+      return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder_);
+    }
+    const std::string stem = sets.empty() ? stem_.value_or("model") : sets[0].stem;
+    Status status = sets.empty() ? Status() : check_numbers(sets[0], folder_);
+    if (status) status = format::check_stem(stem);
+    if (!status) return base::with_path(std::move(status).error(), folder_);
+    index_.files = sets.empty() ? *std::move(names) : std::move(sets[0].names);
+    if (!index_.name.empty()) return {};
+    index_.name = format::ModelNames::of_stem(stem).index;
+    return read_old(os::join_path(folder_, index_.name));
+  }
+
+  Status read_headers() {
+    for (std::size_t i = 0; i < index_.files.size(); ++i) {
+      const Result<File> file = File::open(os::join_path(folder_, index_.files[i]), {.access = Access::read});
+      if (!file) return file.error();
+      headers_.push_back(file->header());
+      for (const TensorInfo& tensor : headers_.back().tensors()) {
+        const auto [first, added] = holders_.emplace(tensor.name, i);
+        if (!added)
+          return base::make_error(Errc::duplicate_name,
+                                  base::tensor_named(tensor.name) + " is in two files: " +
+                                      quoted_name(index_.files[first->second]) + " and " + quoted_name(index_.files[i]),
+                                  folder_);
+        if (!base::add(index_.total_size, tensor.nbytes(), index_.total_size))
+          return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder_);
+        ++index_.tensors;
+      }
+    }
+    return {};
+  }
+
+  // A new index without a tensor would hide that its bytes are lost.
+  Status check_old_tensors() const {
+    for (std::size_t i = 0; old_ && i < old_->size(); ++i) {
+      const ShardIndex::Entry entry = (*old_)[i];
+      if (holders_.contains(entry.tensor)) continue;
+      const std::string_view file = old_->shard(entry.shard);
+      return base::make_error(
+          Errc::not_found,
+          base::tensor_named(entry.tensor) + " is in no file of the model, the index has it in " + quoted_name(file),
+          os::join_path(folder_, index_.name));
+    }
+    return {};
+  }
+
+  Status write_text() {
+    format::IndexText text;
+    const std::string metadata = old_ ? old_->metadata() : std::string();
+    if (!text.metadata(index_.total_size, metadata))
+      return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them",
+                              os::join_path(folder_, index_.name));
+    for (std::size_t i = 0; i < headers_.size(); ++i) {
+      for (const TensorInfo& tensor : headers_[i].tensors()) text.tensor(tensor.name, index_.files[i]);
+    }
+    index_.text = std::move(text).finish();
+    return {};
+  }
+
+  std::string folder_;
+  const std::optional<std::string>& stem_;
+  base::Cancellation cancellation_;
+  std::unique_ptr<const ShardIndex> old_;
+  std::vector<Header> headers_;
+  std::map<std::string_view, std::size_t> holders_;  // the files of the tensors
+  CheckpointIndex index_;
+};
+
+// Compares the files of a path with its index, or with each other, and collects the problems.
+class IndexChecker {
+ public:
+  IndexChecker(const file::CheckpointPaths& paths, const CheckIndexOptions& options)
+      : paths_(paths),
+        options_(options),
+        index_(index_of_all(paths)),
+        folder_(index_ != nullptr ? paths.index()->folder : folder_of(paths.path(paths[0]))) {}
+
+  Result<IndexCheck> run() {
+    check_.files = paths_.size();
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      const std::string path = paths_.path(paths_[i]);
+      if (Status status = open(path, index_ != nullptr ? std::string(index_->shard(paths_[i].file)) : path); !status)
+        return std::move(status).error();
+    }
+    if (Status status = look_beside(); !status) return std::move(status).error();
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (index_ != nullptr && i < check_.files) check_entries(i);
+      check_tensors(i);
+    }
+    if (index_ != nullptr) {
+      check_.path = paths_.index()->path;
+      check_.total_size = index_->total_size();
+      check_.other_members = index_->other_members();
+      check_total_size();
+    }
+    return std::move(check_);
+  }
+
+ private:
+  struct Checked {
+    std::string name;              // as in the index; without an index, the path
+    std::optional<Header> header;  // nullopt: the file cannot be opened
+  };
+
+  // Returns null if a file of a pattern is not in the index.
+  static const ShardIndex* index_of_all(const file::CheckpointPaths& paths) {
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (paths[i].index == nullptr || paths[i].index != paths.index()) return nullptr;
+    }
+    return paths.index()->shards.get();
+  }
+  static std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+  void add(IndexProblemKind kind, bool is_error, std::string_view tensor, std::string_view file, std::string message) {
+    check_.problems.push_back({kind, is_error, std::string(tensor), std::string(file), std::move(message)});
+  }
+
+  Status open(const std::string& path, std::string name) {
+    const Result<File> file = File::open(path, {.access = Access::read, .parse = options_.parse});
+    if (!file && (file.error().code == Errc::out_of_memory || file.error().code == Errc::cancelled))
+      return file.error();
+    if (options_.visit) options_.visit(path, file);
+    files_.push_back({std::move(name), std::nullopt});
+    const std::string& kept = files_.back().name;
+    if (file) {
+      files_.back().header = file->header();
+      for (const TensorInfo& tensor : files_.back().header->tensors()) holders_.emplace(tensor.name, files_.size() - 1);
+    } else if (file.error().os_error == ENOENT) {
+      add(IndexProblemKind::missing_file, true, {}, kept, "file " + quoted_name(kept) + " does not exist");
+    } else {
+      add(IndexProblemKind::invalid_file, true, {}, kept, "file " + quoted_name(kept) + ": " + file.error().message);
+    }
+    return {};
+  }
+
+  // Looks for the other files of the folder. A part of the numbered files without an index was chosen by somebody.
+  Status look_beside() {
+    Names names;
+    for (const Checked& file : files_) {
+      if (index_ == nullptr && folder_of(file.name) != folder_) return {};
+      names.push_back(index_ == nullptr ? file.name.substr(folder_.size()) : file.name);
+    }
+    Result<OtherFiles> others = other_files(folder_, names);
+    if (!others) return std::move(others).error();
+    if (index_ == nullptr && !others->shards.empty()) return {};
+    for (const std::string& name : others->absent)
+      add(IndexProblemKind::missing_file, index_ == nullptr, {}, index_ == nullptr ? folder_ + name : name,
+          "file " + quoted_name(name) + " does not exist, but the names of the others tell of it");
+    if (index_ == nullptr) return {};
+    for (const std::string& name : others->shards) {
+      if (Status status = open(os::join_path(folder_, name), name); !status) return status;
+      add(IndexProblemKind::unindexed_file, true, {}, name,
+          "file " + quoted_name(name) + " belongs to the model, but is not in the index");
+    }
+    for (const std::string& name : others->stray)
+      add(IndexProblemKind::stray_file, false, {}, name, "file " + quoted_name(name) + " is not in the index");
     return {};
   }
 
   // Looks for the tensors that the index has in a file. A file that cannot be opened is a problem already, but a tensor
   // of it that is in another file is one more.
-  void check_entries(std::uint32_t shard) {
-    const bool opened = headers_[shard].has_value();
-    const std::string name = quoted_name(index_.shard(shard));
-    for (const std::uint32_t entry : index_.of_shard(shard)) {
-      const std::string_view tensor = index_[entry].tensor;
-      if (opened && headers_[shard]->find(tensor) != nullptr) continue;
+  void check_entries(std::size_t file) {
+    const bool opened = files_[file].header.has_value();
+    const std::string name = quoted_name(files_[file].name);
+    for (const std::uint32_t entry : index_->of_shard(paths_[file].file)) {
+      const std::string_view tensor = (*index_)[entry].tensor;
+      if (opened && files_[file].header->find(tensor) != nullptr) continue;
       const auto holder = holders_.find(tensor);
       const bool held = holder != holders_.end();
       if (!held && !opened) continue;
-      const std::string other = held ? quoted_name(index_.shard(holder->second)) : "";
+      const std::string other = held ? quoted_name(files_[holder->second].name) : "";
       std::string message = base::tensor_named(tensor);
       if (!opened)
         message += " is in " + other + ", the index has it in " + name;
       else
         message += " is not in " + name + (held ? ", but in " + other : "");
-      add(held ? IndexProblemKind::wrong_file : IndexProblemKind::missing_tensor, tensor, index_.shard(shard),
+      add(held ? IndexProblemKind::wrong_file : IndexProblemKind::missing_tensor, true, tensor, files_[file].name,
           std::move(message));
     }
   }
 
-  // Looks for the tensors of a file in the index and in the other files. Adds the sizes of those that have their home
-  // in this file, so a tensor in two files counts once.
-  void check_tensors(std::uint32_t shard) {
-    if (!headers_[shard]) return;
-    const std::string_view name = index_.shard(shard);
-    for (const TensorInfo& tensor : headers_[shard]->tensors()) {
-      const std::uint32_t entry = index_.find(tensor.name);
-      if (entry == index_.kNone)
-        add(IndexProblemKind::unindexed_tensor, tensor.name, name,
-            base::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index");
-      const std::uint32_t home = home_of(tensor.name, entry);
-      if (home != shard)
-        add(IndexProblemKind::duplicate_tensor, tensor.name, name,
-            base::tensor_named(tensor.name) + " is in two files: " + quoted_name(index_.shard(std::min(home, shard))) +
-                " and " + quoted_name(index_.shard(std::max(home, shard))));
-      else if (!base::add(size_, tensor.nbytes(), size_))
-        size_ = ~std::uint64_t{0};
+  // Looks for the tensors of a file in the index and in the other files.
+  void check_tensors(std::size_t file) {
+    if (!files_[file].header) return;
+    const std::string& name = files_[file].name;
+    for (const TensorInfo& tensor : files_[file].header->tensors()) {
+      const std::uint32_t entry = index_ != nullptr ? index_->find(tensor.name) : ShardIndex::kNone;
+      const bool unindexed = index_ != nullptr && entry == ShardIndex::kNone;
+      if (unindexed && file < check_.files)
+        add(IndexProblemKind::unindexed_tensor, false, tensor.name, name,
+            base::tensor_named(tensor.name) + " of " + quoted_name(name) + " is not in the index, loaders skip it");
+      const std::size_t home = home_of(tensor.name, entry);
+      if (home != file) {
+        add(IndexProblemKind::duplicate_tensor, index_ == nullptr, tensor.name, name,
+            base::tensor_named(tensor.name) + " is in two files: " + quoted_name(files_[std::min(home, file)].name) +
+                " and " + quoted_name(files_[std::max(home, file)].name));
+      } else if (!unindexed) {
+        ++check_.tensors;
+        if (!base::add(check_.nbytes, tensor.nbytes(), check_.nbytes)) check_.nbytes = ~std::uint64_t{0};
+      }
     }
   }
 
   // Returns the file where loaders find a tensor: that of its entry in the index, if it is there, otherwise the first
   // one. The tensor must be in a file that could be opened.
-  [[nodiscard]] std::uint32_t home_of(std::string_view tensor, std::uint32_t entry) const {
-    if (entry != index_.kNone) {
-      const std::uint32_t indexed = index_[entry].shard;
-      if (headers_[indexed] && headers_[indexed]->find(tensor) != nullptr) return indexed;
+  [[nodiscard]] std::size_t home_of(std::string_view tensor, std::uint32_t entry) const {
+    if (entry != ShardIndex::kNone) {
+      const std::uint32_t indexed = (*index_)[entry].shard;
+      if (files_[indexed].header && files_[indexed].header->find(tensor) != nullptr) return indexed;
     }
     return holders_.find(tensor)->second;
   }
 
   void check_total_size() {
     // Tensors of a file that cannot be opened would add to the size.
-    const bool all = std::ranges::all_of(headers_, [](const auto& header) { return header.has_value(); });
-    const std::optional<std::uint64_t> says = index_.total_size();
-    if (says && (all ? *says == size_ : *says >= size_)) return;
-    const char* const none = index_.has_total_size() ? "not an integer from 0 to 2^64-1" : "missing";
-    add(IndexProblemKind::total_size, {}, {},
+    const bool all = std::ranges::all_of(files_, [](const Checked& file) { return file.header.has_value(); });
+    const std::optional<std::uint64_t>& says = check_.total_size;
+    if (says && (all ? *says == check_.nbytes : *says >= check_.nbytes)) return;
+    const char* const none = index_->has_total_size() ? "not an integer from 0 to 2^64-1" : "missing";
+    add(IndexProblemKind::total_size, false, {}, {},
         "total_size is " + (says ? std::to_string(*says) : std::string(none)) +
             (all ? ", the tensors have " : ", the tensors of the files that can be opened have ") +
-            std::to_string(size_) + " bytes");
+            std::to_string(check_.nbytes) + " bytes");
   }
 
-  Status add_stray_files() {
-    const Result<std::vector<std::string>> names = os::list_directory(folder_.empty() ? "." : folder_);
-    if (!names) return names.error();
-    for (const std::string& name : *names) {
-      if (!name.ends_with(kFileEnd)) continue;
-      if (!names_file(name))
-        add(IndexProblemKind::stray_file, {}, name, "file " + quoted_name(name) + " is not in the index");
-    }
-    return {};
-  }
-
-  // The shards are in the order of shard_less().
-  [[nodiscard]] bool names_file(std::string_view name) const {
-    std::uint32_t low = 0;
-    for (std::uint32_t high = index_.shard_count(); low < high;) {
-      const std::uint32_t middle = low + (high - low) / 2;
-      if (format::shard_less(index_.shard(middle), name))
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low < index_.shard_count() && !format::shard_less(name, index_.shard(low));
-  }
-
-  const std::string folder_;
-  const format::ShardIndex& index_;
-  const OpenOptions options_;
-  std::vector<std::optional<Header>> headers_;         // by shard; nullopt: the file cannot be opened
-  std::map<std::string_view, std::uint32_t> holders_;  // the first file that has a tensor
-  std::uint64_t size_ = 0;                             // of the tensors in all files, each counted once
-  bool all_exist_ = true;
-  std::vector<IndexProblem> problems_;
+  const file::CheckpointPaths& paths_;
+  const CheckIndexOptions& options_;
+  const ShardIndex* const index_;  // null: the files have none
+  const std::string folder_;       // empty, or ends with a separator
+  std::vector<Checked> files_;     // in the order of `paths_`, then the shards that the index does not name
+  std::map<std::string_view, std::size_t> holders_;  // the first file that has a tensor
+  IndexCheck check_;
 };
 
-// metadata: of the index at `path`. Error: invalid_index, if it has two members of one name.
-Status check_metadata(const std::string& metadata, const std::string& path) {
-  format::IndexText text;
-  if (text.metadata(0, metadata)) return {};
-  return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them", path);
-}
-
-Result<IndexCheck> check_index_of(const std::string& path, const ParseOptions& parse, bool fix) {
-  const Result<std::string> found = find_index(path);
-  if (!found) return found.error();
-  base::Cancellation cancellation(parse.cancelled);
-  const auto index = file::read_index(*found, cancellation);
-  if (!index) return base::with_path(Error(index.error()), *found);
-  const std::size_t name_begin = found->rfind('/') + 1;
-  const std::string folder = found->substr(0, name_begin);
-  IndexChecker checker(folder, **index, parse);
-  if (Status status = checker.run(); !status) return std::move(status).error();
-  IndexCheck check{.path = *found, .problems = checker.take_problems(), .other_members = (*index)->other_members()};
-  if (!fix) return check;
-  if (Status status = check_metadata((*index)->metadata(), *found); !status) return std::move(status).error();
-  std::vector<std::string> files;
-  for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) files.emplace_back((*index)->shard(i));
-  if (!checker.all_files_exist() || files.empty()) {
-    Result<ChosenFiles> chosen = choose_files(folder.empty() ? "." : folder, std::nullopt);
-    if (!chosen) return std::move(chosen).error();
-    files = std::move(chosen->names);
-  }
-  Result<CheckpointIndex> fixed = index_of(folder, found->substr(name_begin), std::move(files), (*index)->metadata());
-  if (!fixed) return std::move(fixed).error();
-  check.fixed = *std::move(fixed);
-  return check;
+Result<IndexCheck> check_index_of(const std::string& path, const CheckIndexOptions& options) {
+  base::Cancellation cancellation(options.parse.cancelled);
+  file::CheckpointPaths paths(cancellation);
+  if (Status status = paths.add(path); !status) return std::move(status).error();
+  return IndexChecker(paths, options).run();
 }
 
 }  // namespace
@@ -329,16 +426,12 @@ Result<IndexCheck> check_index_of(const std::string& path, const ParseOptions& p
 
 inline namespace v0 {
 
-Result<CheckpointIndex> make_index(PathView folder, const MakeIndexOptions& options) noexcept {
-  return base::guarded([&] { return write::make_index_of(os::generic_path(folder), options); });
+Result<CheckpointIndex> make_index(PathView path, const MakeIndexOptions& options) noexcept {
+  return base::guarded([&] { return write::IndexMaker(os::generic_path(path), options.stem).make(); });
 }
 
-Result<IndexCheck> check_index(PathView path, const ParseOptions& parse) noexcept {
-  return base::guarded([&] { return write::check_index_of(os::generic_path(path), parse, false); });
-}
-
-Result<IndexCheck> fix_index(PathView path) noexcept {
-  return base::guarded([&] { return write::check_index_of(os::generic_path(path), {}, true); });
+Result<IndexCheck> check_index(PathView path, const CheckIndexOptions& options) noexcept {
+  return base::guarded([&] { return write::check_index_of(os::generic_path(path), options); });
 }
 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {

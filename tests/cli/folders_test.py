@@ -68,10 +68,11 @@ class NumberedFilesTest(FoldersTest):
         expected = f"m/model-?????-of-00006.safetensors: incomplete: 5 of 6 files missing: {missing}, ..."
         self.assertEqual(self.lines(1, "verify", "m"), [expected])
 
-    def test_files_of_several_models_are_not_called_incomplete(self):
+    def test_a_lost_file_beside_other_files(self):
         self.shards("m", 3, lost=[2])
         self.model("m/other")
-        self.answer(0, "verify", "m/*.safetensors")
+        lost = "m/*.safetensors: incomplete: 1 of 4 files missing: model-00002-of-00003.safetensors"
+        self.assertEqual(self.lines(1, "verify", "m/*.safetensors"), [lost])
         self.assertIn("name one of them", self.answer(1, "verify", "m")[0])
         os.remove(self.path("m/other.safetensors"))
         self.model("m/model")  # replaced the shards

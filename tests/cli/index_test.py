@@ -29,12 +29,72 @@ class IndexTest(edit_test.EditTest):
 
     def test_make_gives_the_index_that_split_wrote(self):
         before = self.read(self.index)
-        self.fail_with(1, "--force", "index", "model")
+        right = "model.safetensors.index.json: 2 tensors in 2 files, 7 B\n"
+        self.assertEqual(self.succeed("index", "model"), f"no change to {right}")
         os.remove(self.path(self.index))
-        self.succeed("index", "model", "--dry-run")
+        self.assertEqual(self.succeed("index", "model", "--dry-run"), f"would write {right}")
         self.assertFalse(os.path.exists(self.path(self.index)))
-        self.succeed("index", "model")
+        self.assertEqual(self.succeed("index", "model"), f"wrote {right}")
         self.assertEqual(self.read(self.index), before)
+
+    def test_a_shard_that_the_index_lacks(self):
+        """Its tensor is in the index, with another shard."""
+        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+        right = self.read(self.index)
+        self.change(lambda index: index["weight_map"].update(b=first))
+        moved = f"tensor `b` is not in `{first}`, but in `{second}`"
+        lacks = f"file `{second}` belongs to the model, but is not in the index"
+        result = self.run_command("verify", "model", "--quiet")
+        self.assertEqual((result.returncode, result.stdout.decode()), (1, f"model: invalid: {lacks}\nmodel: invalid: {moved}\n"))
+        self.assertIn("note: `safetensors index model` shows", self.run_command("verify", "model").stdout.decode())
+        changes = f"{self.index}: old index: {lacks}\n{self.index}: old index: {moved}\n"
+        for options in ([], ["--dry-run"]):
+            self.fail_with(1, "exists; --force replaces it", "index", "model", *options)
+            self.assertEqual(self.run_command("index", "model", *options).stdout.decode(), changes)
+        document = json.loads(self.run_command("index", "model", "--json", "--force", "--dry-run").stdout)
+        self.assertEqual([change["kind"] for change in document["changes"]], ["unindexed_file", "wrong_file"])
+        self.assertEqual((document["written"], document["tensor_count"]), (False, 2))
+        wrote = "wrote model.safetensors.index.json: 2 tensors in 2 files, 7 B\n"
+        self.assertEqual(self.succeed("index", self.index, "--force"), changes + wrote)
+        self.assertEqual(self.read(self.index), right)
+        self.change(lambda index: index["weight_map"].pop("b"))
+        self.assertEqual(self.run_command("verify", "model").returncode, 1)
+        self.succeed("index", "model", "--force")
+        self.assertEqual(self.read(self.index), right)
+
+    def test_a_tensor_without_bytes_keeps_the_old_index(self):
+        self.change(lambda index: index["weight_map"].update(gone="model-00001-of-00002.safetensors"))
+        lost = f"{self.index}: tensor `gone` is in no file of the model, the index has it in `model-00001-of-00002.safetensors`"
+        self.fail_with(1, f"{lost} (get the file again, or remove this index", "index", "model", "--force")
+
+    def test_an_index_that_cannot_be_parsed(self):
+        right = self.read(self.index)
+        with open(self.path(self.index), "w") as file:
+            file.write("{]")
+        self.fail_with(1, "--force replaces it", "index", "model")
+        self.assertIn("old index: invalid JSON", self.succeed("index", "model", "--force"))
+        self.assertEqual(self.read(self.index), right)
+
+    def test_sets_that_are_numbered_otherwise(self):
+        for names in (
+            [f"model-0000{i}-of-00002.safetensors" for i in range(3)],
+            [f"model-0000{i}-of-00003.safetensors" for i in range(3)],
+            [f"model-0000{i}-of-000003.safetensors" for i in (1, 2, 3)],
+            [f"model.safetensors-0000{i}-of-00003.safetensors" for i in (1, 2, 3)],
+        ):
+            for name in names:
+                self.put(f"n/{name}", [(name, "U8", [1], b"1")])
+            pattern = names[0].replace("-00000-", "-?????-").replace("-00001-", "-?????-")
+            self.assertIn(f"n/{pattern}: ok, 3 tensors in 3 files", self.succeed("verify", "n"))
+            os.rename(self.path("n", names[1]), self.path("lost"))
+            lost = f"n/{pattern}: incomplete: 1 of 3 files missing: {names[1]}\n"
+            self.assertIn(lost, self.run_command("verify", "n").stdout.decode())
+            self.fail_with(1, f"`{names[1]}` is missing (get what is missing", "index", "n")
+            os.rename(self.path("lost"), self.path("n", names[1]))
+            self.succeed("index", "n")
+            self.assertEqual(sorted(os.listdir(self.path("n"))), sorted([*names, "model.safetensors.index.json"]))
+            self.assertEqual(self.run_command("verify", "n").returncode, 0)
+            shutil.rmtree(self.path("n"))
 
     def test_make_refuses_names_that_no_index_may_hold(self):
         for stem in ("../esc", "", ".", "..", "a/b", "a\n", "a:b", "\u202e", ".hidden", b"\xff"):
@@ -68,9 +128,9 @@ class IndexTest(edit_test.EditTest):
             self.put(f"d/s-0000{number}-of-00009.safetensors", [(f"t{number}", "U8", [1], b"1")])
         names = "2 of the 9 files `s-*-of-00009.safetensors`"
         lost = ", ".join(f"`s-0000{i}-of-00009.safetensors`" for i in (1, 2, 4, 5))
-        self.fail_with(1, f"{names}: {lost} and 3 more are missing\n", "index", "d", "--dry-run")
+        self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
         os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
-        self.fail_with(1, f"{names}: {lost} and 3 more are missing\n", "index", "d", "--dry-run")
+        self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
 
     def test_all_problems_are_reported_when_a_file_is_missing(self):
         first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -91,8 +151,10 @@ class IndexTest(edit_test.EditTest):
         self.assertRegex(lines[0], f"^model/{second}: ok, 1 tensor")
         self.assertEqual(lines[1:3], [f"model: invalid: {tensor}", f"model: note: {total}"])
         self.assertEqual(lines[3:], ["model: incomplete: 1 of 2 files missing: model-00001-of-00002.safetensors"])
-        document = json.loads(self.run_command("verify", "model", "--json").stdout)
-        self.assertEqual(document["files"][0]["set"], {"valid": None, "problems": [tensor, total]})
+        found = json.loads(self.run_command("verify", "model", "--json").stdout)["files"][0]["set"]
+        self.assertIsNone(found["valid"])
+        messages = [problem["message"] for problem in found["problems"]]
+        self.assertEqual(messages, [f"file `{first}` does not exist", tensor, total])
 
     def test_force_writes_the_right_index(self):
         right = self.read(self.index)
@@ -110,8 +172,12 @@ class IndexTest(edit_test.EditTest):
         os.remove(second)
         lost = "1 of the 2 files `model-*-of-00002.safetensors`: `model-00002-of-00002.safetensors` is missing"
         self.fail_with(1, lost, "index", "model", "--force")
+        os.makedirs(self.path("d"))
+        with open(self.path("d/x.safetensors"), "wb") as file:
+            file.write(content[:-1])
         self.fail_with(2, "Try", "index")
         self.fail_with(2, "Try", "index", "model", "in")
+        self.fail_with(1, "see all problems with `safetensors verify d`", "index", "d")
 
 
 if __name__ == "__main__":
