@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace {
 
@@ -66,7 +67,8 @@ class SourceFaults : public testing::Test {
   }
   // One thread reads the chunks in the order of the file.
   [[nodiscard]] Result<ReadResult> read(Cache cache) const {
-    return plan.execute({.threads = 1, .chunk_bytes = 256 << 10, .cache = cache});
+    const ChunkBytes chunks(256 << 10);
+    return plan.execute({.threads = 1, .cache = cache});
   }
 
   const std::string bytes = pattern(kBytes);
@@ -121,7 +123,8 @@ TEST(ReportedBytes, AreThoseThatTheSystemDelivered) {
       for (const char* name : {"t0", "t2", "t4"}) ASSERT_TRUE(succeeds(plan.add(tensor(*file, name))));
       ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"), Slice(slice))));
       for (std::atomic<std::uint64_t>& count : delivered) count = 0;
-      const Result<ReadResult> result = plan.execute({.threads = 3, .chunk_bytes = 300 << 10, .cache = cache});
+      const ChunkBytes chunks(300 << 10);
+      const Result<ReadResult> result = plan.execute({.threads = 3, .cache = cache});
       ASSERT_TRUE(succeeds(result));
       const ReadReport& report = result->report;
       EXPECT_EQ(report.bytes_buffered, delivered[0]) << slice;

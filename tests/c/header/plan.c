@@ -5,12 +5,10 @@ safetensors_read_options plan_options(void);
 safetensors_read_options plan_options(void) {
   const safetensors_checkpoint_options checkpoint = SAFETENSORS_CHECKPOINT_OPTIONS_INIT;
   const safetensors_add_options add = SAFETENSORS_ADD_OPTIONS_INIT;
-  const safetensors_packed_options packed = SAFETENSORS_PACKED_OPTIONS_INIT;
   const safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
   const safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   (void)checkpoint;
   (void)add;
-  (void)packed;
   (void)info;
   return options;
 }
