@@ -7,17 +7,17 @@
 
 namespace safetensors::cli {
 
-std::optional<Accept> parse_accept(std::string_view list) {
-  Accept accept;
-  for (;;) {
+std::optional<std::string> take_accept(const std::optional<std::string>& given, Accept& accept) {
+  if (!given) return std::nullopt;
+  for (std::string_view list = *given;;) {
     const std::string_view name = list.substr(0, list.find(','));
     if (name == "unknown-dtypes")
       accept.unknown_dtypes = true;
     else if (name == "unused-bytes")
       accept.unused_bytes = true;
     else
-      return std::nullopt;
-    if (name.size() == list.size()) return accept;
+      return "--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes";
+    if (name.size() == list.size()) return std::nullopt;
     list.remove_prefix(name.size() + 1);
   }
 }

@@ -9,7 +9,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace safetensors::cli {
 
@@ -18,11 +17,8 @@ inline constexpr Option kAcceptOption = {"--accept", "LIST",
                                          "accept faults: unknown-dtypes,\n"
                                          "unused-bytes, or both with a comma"};
 
-// Reads the value of --accept. Returns nullopt if a name is unknown.
-[[nodiscard]] std::optional<Accept> parse_accept(std::string_view list);
-// The message for a value that parse_accept() refuses.
-inline constexpr const char* kAcceptUsage =
-    "--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes";
+// Reads the value of --accept, if it is given. Returns nullopt, or the text of an error.
+[[nodiscard]] std::optional<std::string> take_accept(const std::optional<std::string>& given, Accept& accept);
 
 // Writes a notice if the reader accepted faults.
 void notice_tolerated(const Header& header, const std::string& path, Console& console);

@@ -134,7 +134,13 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
     if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
   }
-  for (char digit = '0'; digit <= '9'; ++digit) (letters += digit) += "::";
+  // A digit is positional, unless it is the letter of an option.
+  const auto is_number = [&](int code) {
+    return is_digit(code) && std::ranges::find(options_, static_cast<char>(code), &Option::letter) == options_.end();
+  };
+  for (char digit = '0'; digit <= '9'; ++digit) {
+    if (is_number(digit)) (letters += digit) += "::";
+  }
   table.push_back({});
   opterr = 0;
   optind = 0;  // resets getopt_long()
@@ -145,9 +151,9 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     if (code == -1) break;
     if (code == kPositional) {
       positionals_->emplace_back(optarg);
-    } else if (is_digit(code) && spelled[1] == code) {
+    } else if (is_number(code) && spelled[1] == code) {
       positionals_->emplace_back(spelled);
-    } else if (is_digit(code)) {
+    } else if (is_number(code)) {
       return unknown(spelled, code);
     } else if (code == ':') {
       return needs_value(options_[option_of(optopt)].name);

@@ -3,7 +3,7 @@
 #include "console.h"
 
 #include "interrupt.h"
-#include "text/fold.h"
+#include "text/display_width.h"
 #include "text/formatted.h"
 #include "text/size.h"
 
@@ -34,6 +34,28 @@ bool colors_wanted() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   return (no_color == nullptr || *no_color == '\0') && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+}
+
+// Breaks text into lines of at most `columns` columns, at spaces. Lines that are made have `indent` spaces before them.
+// A word that is wider than a line stays whole. columns 0: the text as it is.
+std::string wrap_words(std::string_view text, std::size_t columns, std::size_t indent) {
+  if (columns <= indent) return std::string(text);
+  std::string lines;
+  std::size_t used = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::size_t width = display_width(text.substr(0, end));
+    if (used > indent && width > 0 && used + width > columns) {
+      lines.erase(lines.find_last_not_of(' ') + 1);
+      lines.append("\n").append(indent, ' ');
+      used = indent;
+    }
+    const std::string_view word = text.substr(0, end + 1);  // with the space or line feed behind it
+    lines += word;
+    used = word.ends_with('\n') ? 0 : used + width + (word.size() - end);
+    text.remove_prefix(word.size());
+  }
+  return lines;
 }
 
 }  // namespace

@@ -210,6 +210,10 @@ void json_files(Json& json, const Input& input) {
   json.close(']').line();
 }
 
+std::string_view emptiness(std::uint64_t tensors, std::uint64_t bytes) {
+  return bytes > 0 ? "" : tensors == 0 ? "no tensor" : "only empty tensors";
+}
+
 std::string shape_text(ShapeView shape) {
   constexpr std::size_t kShown = 8;
   std::string text = "[";

@@ -94,6 +94,9 @@ void json_input_error(Json& json, const std::string& argument, const Error& erro
 // Writes the member "files" of a checkpoint: the path and the sizes of each file.
 void json_files(Json& json, const Input& input);
 
+// What a file or model without data holds: "no tensor" or "only empty tensors". Otherwise empty.
+[[nodiscard]] std::string_view emptiness(std::uint64_t tensors, std::uint64_t bytes);
+
 // "[2,3]". A long shape is cut.
 [[nodiscard]] std::string shape_text(ShapeView shape);
 

@@ -81,7 +81,8 @@ void Selection::bind(Arguments& arguments) {
   arguments.values("layers", layer_texts_);
 }
 
-std::optional<std::string> Selection::take() {
+std::optional<std::string> Selection::take(std::span<const std::string> names) {
+  match_.insert(match_.end(), names.begin(), names.end());
   for (const std::string_view part : list_parts(dtype_texts_)) {
     if (part.empty()) return "--dtype is a list of dtypes, such as F32 or bf16,f16";
     const std::optional<Dtype> dtype = dtype_named(part);

@@ -39,8 +39,9 @@ class Selection {
  public:
   // Binds the options to this object, which must exist until Arguments::parse() returns.
   void bind(Arguments& arguments);
-  // Reads the values of the options. Call it after Arguments::parse(). Returns nullopt, or the text of an error.
-  [[nodiscard]] std::optional<std::string> take();
+  // Reads the values of the options. names: further patterns of --match. Call it after Arguments::parse(). Returns
+  // nullopt, or the text of an error.
+  [[nodiscard]] std::optional<std::string> take(std::span<const std::string> names = {});
 
   // Returns whether no option is given.
   [[nodiscard]] bool empty() const { return exclude_.empty() && !chooses(); }

@@ -48,9 +48,10 @@ constexpr Option kDiffTable[] = {
     {"-s,--sort", "KEY",
      "name       natural order, layer.2 before layer.10\n"
      "max-error  largest error first\n"
+     "relative   largest relative change first\n"
      "differing  most elements that differ first\n"
      "(default: the order of A)",
-     "name|max-error|differing"},
+     "name|max-error|relative|differing"},
     {"--top", "N", "show only the first N lines of the table"},
     {"--by-layer", nullptr, "one line per layer: the layers that changed"},
     {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
@@ -59,8 +60,9 @@ constexpr Option kDiffTable[] = {
 };
 
 constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
-|a - b| divided by the number of elements. Both are nan if an element is NaN in
-A or B only. FIRST is the index of the first element that differs. With
+|a - b| divided by the number of elements, and RELATIVE this sum divided by the
+sum of |b| of the elements that differ. They are nan if an element is NaN in A
+or B only. FIRST is the index of the first element that differs. With
 --by-layer, a line is for all tensors whose names begin alike up to the first
 number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
 of the tensors that differ.)";
@@ -217,6 +219,7 @@ void print_json(Json& json, const DiffResult& result, const MetadataDiffs& metad
       if (found.differing > 0) json.field("first_differing", index_of(found.first_differing, found.first->shape()));
       json_value(json, "max_error", found.max_error);
       json_value(json, "mean_error", found.mean_error);
+      json_value(json, "relative_error", relative_of(found));
     }
     json.close('}');
   }

@@ -53,6 +53,11 @@ std::string error_text(double error, std::uint64_t nan_differing) {
   return nan_differing > 0 ? "nan" : formatted("{:.4g}", error);
 }
 
+// The relative change. Without a magnitude it is infinite, and never NaN, which has no order.
+double relative_error(double error, double magnitude) {
+  return error == 0 || std::isinf(error) ? error : error / magnitude;
+}
+
 std::size_t rows_of(std::size_t count, const DiffView& view) {
   return static_cast<std::size_t>(std::min<std::uint64_t>(count, view.top.value_or(count)));
 }
@@ -84,6 +89,7 @@ struct Layer {
   std::uint64_t nan_differing = 0;
   double max_error = 0;
   double error_sum = 0;
+  double magnitude_sum = 0;
 
   void add(const TensorDiff& found) {
     ++different;
@@ -94,6 +100,7 @@ struct Layer {
     nan_differing += found.nan_differing;
     max_error = std::max(max_error, found.max_error);
     error_sum += found.mean_error * static_cast<double>(count);
+    magnitude_sum += found.mean_magnitude * static_cast<double>(count);
   }
 };
 
@@ -111,9 +118,10 @@ std::vector<Layer> layers_of(const std::vector<TensorDiff>& tensors, std::span<c
   for (const TensorDiff& found : tensors) layer(name_of(found)).add(found);
   std::erase_if(layers, [](const Layer& one) { return one.different == 0; });
   std::ranges::sort(layers, [](const Layer& a, const Layer& b) { return natural_less(a.name, b.name); });
-  if (sort == "max-error") {
-    std::ranges::stable_sort(layers, std::greater<>(), [](const Layer& one) {
-      return one.nan_differing > 0 ? std::numeric_limits<double>::infinity() : one.max_error;
+  if (sort == "max-error" || sort == "relative") {
+    std::ranges::stable_sort(layers, std::greater<>(), [&](const Layer& one) {
+      if (one.nan_differing > 0) return std::numeric_limits<double>::infinity();
+      return sort == "relative" ? relative_error(one.error_sum, one.magnitude_sum) : one.max_error;
     });
   }
   if (sort == "differing") std::ranges::stable_sort(layers, std::greater<>(), &Layer::differing);
@@ -131,6 +139,11 @@ std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
   return index;
 }
 
+double relative_of(const TensorDiff& found) {
+  return found.nan_differing > 0 ? std::numeric_limits<double>::infinity()
+                                 : relative_error(found.mean_error, found.mean_magnitude);
+}
+
 bool compares_values(const TensorDiff& found) {
   return found.kind == DiffKind::values || found.kind == DiffKind::dtype;
 }
@@ -140,6 +153,7 @@ void sort_differences(std::vector<TensorDiff>& tensors, std::string_view sort) {
   std::ranges::stable_sort(
       tensors, [](const TensorDiff& a, const TensorDiff& b) { return natural_less(name_of(a), name_of(b)); });
   if (sort == "max-error") std::ranges::stable_sort(tensors, std::greater<>(), max_error_of);
+  if (sort == "relative") std::ranges::stable_sort(tensors, std::greater<>(), relative_of);
   if (sort == "differing") std::ranges::stable_sort(tensors, std::greater<>(), &TensorDiff::differing);
 }
 
@@ -147,19 +161,21 @@ void print_differences(Console& console, const std::vector<TensorDiff>& tensors,
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   Table table({{"NAME", Align::left, Narrow::name},
-               {"DIFFERENCE", Align::left, Narrow::shorten},
+               {"DIFFERENCE"},
                {"ELEMENTS", Align::right},
                {"MAX ERROR", Align::right},
+               {"RELATIVE", Align::right},
                {"MEAN ERROR", Align::right, Narrow::hide},
                {"FIRST", Align::left, Narrow::hide}});
   for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), view))) {
-    std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", ""};
+    std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", "", ""};
     if (compares_values(found) && view.values) cells[2] = elements_text(found);
     if (compares_values(found) && found.differing > 0) {
       cells[3] = error_text(found.max_error, found.nan_differing);
-      cells[4] = error_text(found.mean_error, found.nan_differing);
+      cells[4] = error_text(relative_of(found), found.nan_differing);
+      cells[5] = error_text(found.mean_error, found.nan_differing);
       const std::vector<std::uint64_t> index = index_of(found.first_differing, found.first->shape());
-      cells[5] = shape_text(index);
+      cells[6] = shape_text(index);
     }
     table.row(std::move(cells));
   }
@@ -175,16 +191,18 @@ void print_layers(Console& console, const std::vector<TensorDiff>& tensors, std:
                {"TENSORS", Align::right},
                {"ELEMENTS", Align::right},
                {"MAX ERROR", Align::right},
+               {"RELATIVE", Align::right},
                {"MEAN ERROR", Align::right, Table::Narrow::hide}});
   const std::vector<Layer> layers = layers_of(tensors, all, view.sort);
   if (layers.empty()) return;
   for (const Layer& one : std::span(layers).first(rows_of(layers.size(), view))) {
-    std::vector<std::string> cells = {printable(one.name),
-                                      formatted("{} of {}", grouped(one.different), grouped(one.tensors)), "", "", ""};
+    std::vector<std::string> cells = {
+        printable(one.name), formatted("{} of {}", grouped(one.different), grouped(one.tensors)), "", "", "", ""};
     if (view.values && one.elements > 0) {
       cells[2] = formatted("{} of {}", grouped(one.differing), grouped(one.elements));
       cells[3] = error_text(one.max_error, one.nan_differing);
-      cells[4] = error_text(one.error_sum / static_cast<double>(one.elements), one.nan_differing);
+      cells[4] = error_text(relative_error(one.error_sum, one.magnitude_sum), one.nan_differing);
+      cells[5] = error_text(one.error_sum / static_cast<double>(one.elements), one.nan_differing);
     }
     table.row(std::move(cells));
   }

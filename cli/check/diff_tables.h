@@ -15,7 +15,7 @@
 namespace safetensors::cli {
 
 struct DiffView {
-  std::string sort;                  // "name", "max-error", "differing", or empty: the order of A
+  std::string sort;                  // "name", "max-error", "relative", "differing", or empty: the order of A
   std::optional<std::uint64_t> top;  // number of rows
   bool values = true;                // whether values were compared
 };
@@ -25,6 +25,8 @@ void sort_differences(std::vector<TensorDiff>& tensors, std::string_view sort);
 
 // The index of an element by its place in C order.
 [[nodiscard]] std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape);
+// The relative change: the sum of all |a - b| divided by the sum of |b| of the elements that differ.
+[[nodiscard]] double relative_of(const TensorDiff& found);
 // Whether the values of the tensors can be compared.
 [[nodiscard]] bool compares_values(const TensorDiff& found);
 

@@ -34,7 +34,8 @@ quotes, or - for standard input. Prints one verdict per file: ok, or invalid
 with the reason, the offset of the byte and the number of the broken rule.
 docs/format.md lists the rules: 1-3 the length of the header, 4 UTF-8, 5 JSON,
 6 offsets, 7 overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There
-are no rules for the data, so it is read only with --forbid and --cache.
+are no rules for the data, so it is read only with --no-nan, --no-inf
+and --cache.
 
 A model of several files gets one more verdict: whether each tensor of the index
 is in its file, and whether the index names all shards of the model. Without an
@@ -59,10 +60,10 @@ constexpr Option kVerifyTable[] = {
     {"--max-header-bytes", "N",
      "accept headers up to N bytes; N may end in\n"
      "KiB, MiB or GiB (default 100000000)"},
-    {"--forbid", "LIST",
-     "also read the values, and fail if one of\n"
-     "them is in LIST: nan, inf, or nan,inf",
-     "nan|inf|nan,inf"},
+    {"--no-nan", nullptr, "also read the values, and fail if one is NaN"},
+    {"--no-inf", nullptr,
+     "also read the values, and fail if one is\n"
+     "infinite"},
     {"--json", nullptr,
      "one JSON document, schema\n"
      "safetensors.verify/1"},
@@ -72,7 +73,7 @@ constexpr const char* kVerifyExamples[] = {
     "safetensors verify stable-diffusion/ --recursive",
     "safetensors verify model.safetensors",
     "safetensors verify llama-7b/",
-    "safetensors verify llama-7b/ --forbid nan,inf",
+    "safetensors verify llama-7b/ --no-nan --no-inf",
     "safetensors verify ~/.cache/huggingface/hub/models--gpt2 --cache",
     "safetensors verify --json *.safetensors | jq '.files[] | select(.valid|not)'",
 };
@@ -81,8 +82,8 @@ struct VerifyOptions {
   OpenOptions open = {.access = Access::read, .parse = {}};
   bool cache = false;
   bool quiet = false;
-  bool nan = false;  // --forbid
-  bool inf = false;
+  bool no_nan = false;
+  bool no_inf = false;
 };
 
 std::uint64_t misaligned_tensors(const File& file) {
@@ -123,6 +124,8 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
   const std::string accepted = tolerated.any() ? formatted(", accepted {}", to_string(tolerated)) : std::string();
   console.out(formatted("{}: {}, {}, {}{}\n", printable(path), console.green("ok"), counted(header.size(), "tensor"),
                         counted(header.file_bytes(), "byte"), accepted));
+  if (const std::string_view what = emptiness(header.size(), header.data_bytes()); !what.empty())
+    console.out(formatted("{}: note: holds {}\n", printable(path), what));
   if (const std::uint64_t misaligned = misaligned_tensors(*file); misaligned != 0)
     console.out(formatted("{}: note: {} not aligned to the size of an element\n", printable(path),
                           misaligned == 1 ? "1 tensor is" : grouped(misaligned) + " tensors are"));
@@ -132,8 +135,9 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
 std::string values_text(const TensorStats& found, const VerifyOptions& options) {
   const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
   std::string text;
-  if (options.nan && found.nan > 0) text = grouped(found.nan) + " NaN";
-  if (options.inf && infinities > 0) text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
+  if (options.no_nan && found.nan > 0) text = grouped(found.nan) + " NaN";
+  if (options.no_inf && infinities > 0)
+    text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
   return text;
 }
 
@@ -147,7 +151,7 @@ void print_values_json(Json& json, const std::vector<TensorStats>& bad) {
   json.close(']');
 }
 
-// Reads the values of a file for --forbid.
+// Reads the values of a file for --no-nan and --no-inf.
 Exit verify_values(const std::string& path, const File& file, const VerifyOptions& options, Console& console,
                    Json* json) {
   const auto fail = [&](const Error& error) {
@@ -180,7 +184,7 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Verify
     print_verdict(console, shown_path(path), file, options.quiet);
   }
   if (!file) return exit_of(file.error());
-  return options.nan || options.inf ? verify_values(path, *file, options, console, json) : Exit::good;
+  return options.no_nan || options.no_inf ? verify_values(path, *file, options, console, json) : Exit::good;
 }
 
 // Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file
@@ -278,9 +282,15 @@ Exit verify_files(const std::string& path, const VerifyOptions& options, Console
   return worse(worse(format, values), differs);
 }
 
-// Reports the number of missing bytes of a file that is too short.
+// Reports the number of missing bytes of a file that is too short, or the command that removes the bytes at its end.
 void show_lack(const std::string& path, const Error& error, const VerifyOptions& options, Console& console,
                Json* json) {
+  OpenOptions tolerant = options.open;
+  tolerant.parse.accept = {.unknown_dtypes = false, .unused_bytes = true};
+  if (json == nullptr && error.code == Errc::incomplete_data && File::open(path, tolerant))
+    console.out(formatted(
+        "{0}: note: `safetensors select {0} -o NEW.safetensors --accept unused-bytes` leaves these bytes out\n",
+        printable(path)));
   const std::optional<FileLack> lack = lack_of(path, error, options.open.parse);
   if (!lack || lack->lost) return;
   if (json != nullptr) return json_lack(*json, *lack);
@@ -303,7 +313,7 @@ Exit verify_one(const std::string& path, const Result<File>& file, const VerifyO
 
 Exit verify_path(const std::string& path, const VerifyOptions& options, Console& console, Json* json) {
   if (path == kStandardInput) {
-    const PipeData data = options.nan || options.inf ? PipeData::keep : PipeData::skip;
+    const PipeData data = options.no_nan || options.no_inf ? PipeData::keep : PipeData::skip;
     return verify_file(path, open_standard_input(options.open, data), options, console, json);
   }
   const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
@@ -317,7 +327,6 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   std::vector<std::string> paths;
   std::optional<std::string> max_header;
   std::optional<std::string> accept;
-  std::optional<std::string> values;
   VerifyOptions options;
   bool as_json = false;
   bool recursive = false;
@@ -328,7 +337,8 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
   arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
   arguments.value("accept", accept);
   arguments.value("max-header-bytes", max_header);
-  arguments.value("forbid", values);
+  arguments.flag("no-nan", options.no_nan);
+  arguments.flag("no-inf", options.no_inf);
   arguments.flag("json", as_json);
   arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
@@ -339,13 +349,7 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
     options.open.parse.max_header_bytes = *number;
   }
-  if (accept) {
-    const std::optional<Accept> faults = parse_accept(*accept);
-    if (!faults) return console.usage("verify", kAcceptUsage);
-    options.open.parse.accept = *faults;
-  }
-  options.nan = values && values->starts_with("nan");
-  options.inf = values && values->ends_with("inf");
+  if (const auto wrong = take_accept(accept, options.open.parse.accept)) return console.usage("verify", *wrong);
   if (options.cache) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
       return console.usage("verify", "--cache needs files, not standard input");
@@ -371,15 +375,15 @@ const Command kVerify = {
     .summary = "check files against every rule of the format",
     .title = "Check files against every rule of the format.",
     .usage =
-        "safetensors verify PATH... [--cache] [--forbid LIST]\n"
+        "safetensors verify PATH... [--cache] [--no-nan] [--no-inf]\n"
         "                   [--quiet] [--allow-leading-whitespace] [--accept LIST]\n"
         "                   [--max-header-bytes N] [--recursive] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
     .examples = kVerifyExamples,
     .exits =
-        "0 all files are valid; 1 a file is invalid or empty, has values of\n"
-        "--forbid, or differs from its blob, or a model is incomplete; 2 usage;\n"
+        "0 all files are valid; 1 a file is invalid or empty, has NaN or infinite\n"
+        "values, or differs from its blob, or a model is incomplete; 2 usage;\n"
         "3 a file cannot be read",
     .run = run_verify,
 };

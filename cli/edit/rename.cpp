@@ -119,6 +119,12 @@ Exit run_rename(std::span<const std::string> given, Console& console) {
   renaming.selection.bind(arguments);
   auto wrong = arguments.parse(given);
   if (!wrong) wrong = request.take(1, &renaming.expressions);
+  const auto is_expression = [](const std::string& text) { return Substitution::parse(text).ok(); };
+  if (!wrong && is_expression(request.output)) {
+    if (renaming.expressions.empty() && !renaming.map) wrong = "which OUT?";
+    const std::string last = renaming.expressions.empty() ? "" : renaming.expressions.back();
+    if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output(renaming.expressions);
+  }
   if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {
     console.message(formatted("rename: {}", Substitution::kMissing));
     return Exit::system;
@@ -158,6 +164,7 @@ const Command kRename = {
     .title = "Write a new file or model whose tensors have other names.",
     .usage =
         "safetensors rename IN OUT EXPRESSION... [--map FILE] [OPTIONS]\n"
+        "safetensors rename IN EXPRESSION... OUT [--map FILE] [OPTIONS]\n"
         "safetensors rename IN OUT --map FILE [OPTIONS]",
     .description = kRenameDescription,
     .options = kRenameTable,

@@ -261,7 +261,7 @@ Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& 
 }
 
 Exit RewriteRequest::run(Console& console) {
-  const Result<Input> input = Input::open(inputs, console);
+  const Result<Input> input = Input::open(inputs, console, parse);
   if (!input) return fail(inputs[0], input.error(), console);
   if (const auto wrong = choose_kind(*input)) return console.usage(verb, *wrong);
   const Result<Rewrite> rewrite = plan(*input);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace safetensors::cli {
@@ -54,6 +55,7 @@ struct RewriteRequest {
   std::vector<std::string> inputs;
   std::string output;
   OutputKind kind = OutputKind::as_input;
+  ParseOptions parse = {};
   RewriteOptions options = {};
 
   // Chooses and changes the tensors of the input. May be null. Errors have no path, or that of another file than IN.
@@ -69,6 +71,12 @@ struct RewriteRequest {
   // an error.
   [[nodiscard]] std::optional<std::string> take(std::size_t max_inputs, std::vector<std::string>* rest = nullptr);
 
+  // For arguments in the order IN, REST..., OUT: takes OUT from the end of `rest`, and begins it with the argument that
+  // take() took for OUT.
+  void take_last_output(std::vector<std::string>& rest) {
+    rest.insert(rest.begin(), std::exchange(output, rest.back()));
+    rest.pop_back();
+  }
   // Whether --force is given.
   [[nodiscard]] bool force() const { return force_; }
 

@@ -1,6 +1,7 @@
 // The subcommands select and drop: a new file or model with some of the tensors.
 #include "rewrite_request.h"
 
+#include "accept.h"
 #include "command.h"
 #include "text/formatted.h"
 
@@ -13,11 +14,13 @@ namespace {
 constexpr const char kSelectDescription[] =
     R"(IN is a file, or a folder, an index or a pattern of a model of several files.
 OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
-folder, and tensors of one file stay together. Order and metadata stay.)";
+folder, and tensors of one file stay together. Order and metadata stay. NAME is
+a name or a pattern, as of --match. Without OUT, --force replaces IN.)";
 
 constexpr Option kSelectTable[] = {
-    kMatchOption,       kExcludeOption,  kDtypeOption,      kLayersOption, kOutputOption, kShardSizeOption, kStemOption,
-    kWeightsOnlyOption, kMetadataOption, kDurabilityOption, kForceOption,  kDryRunOption, kJsonOption,
+    kMatchOption,      kExcludeOption,   kDtypeOption,  kLayersOption,      kAcceptOption,
+    kOutputOption,     kShardSizeOption, kStemOption,   kWeightsOnlyOption, kMetadataOption,
+    kDurabilityOption, kForceOption,     kDryRunOption, kJsonOption,
 };
 
 constexpr const char* kSelectExamples[] = {
@@ -26,7 +29,8 @@ constexpr const char* kSelectExamples[] = {
 };
 constexpr const char* kDropExamples[] = {
     "safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'",
-    "safetensors drop llama-7b/ llama-7b-no-head/ --match lm_head.weight",
+    "safetensors drop llama-7b/ llama-7b-no-head/ lm_head.weight",
+    "safetensors drop model.safetensors lm_head.weight --force",
 };
 
 constexpr const char kSelectExits[] =
@@ -37,16 +41,25 @@ constexpr const char kSelectExits[] =
 Exit run_choice(const Command& command, bool selects, std::span<const std::string> given, Console& console) {
   Selection selection;
   RewriteRequest request;
+  std::vector<std::string> names;
+  std::optional<std::string> accept;
   Arguments arguments(command);
   request.bind(arguments, command);
   selection.bind(arguments);
+  arguments.value("accept", accept);
   auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(1);
-  if (!wrong) wrong = selection.take();
-  if (!wrong && !selects && !selection.chooses())
-    wrong = "which tensors? Give --match GLOB, --dtype LIST or --layers LIST";
-  if (!wrong && selection.empty())
-    wrong = "which tensors? Give --match GLOB, --exclude GLOB, --dtype LIST or --layers LIST";
+  if (!wrong) wrong = request.take(1, &names);
+  const auto is_file = [](std::string_view argument) { return argument.ends_with(".safetensors"); };
+  if (!names.empty() && is_file(names.back()) && !is_file(request.output)) request.take_last_output(names);
+  if (!wrong) wrong = take_accept(accept, request.parse.accept);
+  if (!wrong) wrong = selection.take(names);
+  if (!wrong && request.force() && selection.empty() && !accept) {  // IN NAME --force changes IN itself
+    names = {std::exchange(request.output, request.inputs[0])};
+    wrong = selection.take(names);
+  }
+  if (!wrong && (selects ? selection.empty() && !accept : !selection.chooses()))
+    wrong = formatted("which tensors? Give NAME or --match GLOB,{} --dtype LIST or --layers LIST, and OUT",
+                      selects ? " --exclude GLOB," : "");
   if (wrong) return console.usage(command.name, *wrong);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
     const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
@@ -77,8 +90,8 @@ const Command kSelect = {
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
     .usage =
-        "safetensors select IN OUT [--match GLOB]... [--exclude GLOB]...\n"
-        "                   [--dtype LIST] [--layers LIST]\n"
+        "safetensors select IN OUT [NAME]... [--match GLOB]... [--exclude GLOB]...\n"
+        "                   [--dtype LIST] [--layers LIST] [--accept LIST]\n"
         "                   [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
@@ -92,7 +105,7 @@ const Command kDrop = {
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
     .usage =
-        "safetensors drop IN OUT [--match GLOB]... [--exclude GLOB]...\n"
+        "safetensors drop IN OUT [NAME]... [--match GLOB]... [--exclude GLOB]...\n"
         "                 [--dtype LIST] [--layers LIST]\n"
         "                 [OPTIONS]",
     .description = kSelectDescription,

@@ -33,9 +33,11 @@ constexpr Option kCatTable[] = {
      "'::2,...'; F4 and F6 only on whole bytes",
      nullptr, Values::any},
     {"--format", "FORMAT",
-     "raw   the bytes, little-endian, C order (default)\n"
+     "raw   the bytes, little-endian, C order (default, but\n"
+     "      not on a terminal)\n"
      "npy   NumPy's file format, for dtypes NumPy has\n"
-     "text  decimal numbers in nested brackets\n"
+     "text  decimal numbers in nested brackets (default on a\n"
+     "      terminal)\n"
      "json  the same as --json",
      "raw|npy|text|json"},
     {"--cast", "DTYPE",
@@ -47,7 +49,7 @@ constexpr Option kCatTable[] = {
      "in text, show at most N elements (2 or more) per\n"
      "dimension, the first and the last; 0 shows all\n"
      "(default: all, but 6 on a terminal if the tensor has\n"
-     "over 1000 elements)"},
+     "over 100 elements)"},
     {"-o,--output", "OUT", "write into a file, which appears when it is complete", nullptr, Values::path},
     {"--force", nullptr, "replace OUT; write raw bytes to a terminal"},
     {"-n,--dry-run", nullptr, "show what would be written, write nothing"},
@@ -101,8 +103,9 @@ std::optional<std::string> parse(std::span<const std::string> given, CatOptions&
   return std::nullopt;
 }
 
-CatFormat format_of(const CatOptions& options) {
-  const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : "raw");
+CatFormat format_of(const CatOptions& options, const Console& console) {
+  const bool shown = console.out_is_terminal() && !options.output && !options.force && !options.dry_run;
+  const std::string word = options.format.value_or(options.json && !options.dry_run ? "json" : shown ? "text" : "raw");
   if (word == "npy") return CatFormat::npy;
   if (word == "text") return CatFormat::text;
   if (word == "json") return CatFormat::json;
@@ -220,7 +223,7 @@ Exit fail(const CatOptions& options, const Error& error, Console& console) {
 }
 
 std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, const Console& console) {
-  constexpr std::uint64_t kManyElements = 1000;
+  constexpr std::uint64_t kManyElements = 100;
   constexpr std::uint64_t kShown = 6;
   if (options.limit) return *parse_number(*options.limit);
   return console.out_is_terminal() && !options.output && parameters(tensor) > kManyElements ? kShown : 0;
@@ -229,7 +232,7 @@ std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, cons
 Exit run_cat(std::span<const std::string> given, Console& console) {
   CatOptions options;
   if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
-  const CatFormat format = format_of(options);
+  const CatFormat format = format_of(options, console);
   if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
   if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));

@@ -183,7 +183,7 @@ void print_text(Console& console, const Input& input, const Summary& summary) {
   if (summary.largest.empty()) return;
   Table largest({{"LARGEST", Align::left, Narrow::name},
                  {"DTYPE"},
-                 {"SHAPE", Align::left, Narrow::shorten},
+                 {"SHAPE"},
                  {"SIZE", Align::right},
                  {"SHARE", Align::right, Narrow::hide}},
                 "  ");
@@ -277,11 +277,7 @@ Exit run_info(std::span<const std::string> given, Console& console) {
   const auto count = parse_number(largest.value_or("5"));
   if (!count) return console.usage("info", "--largest is a number, such as 10");
   request.largest = *count;
-  if (accept) {
-    const std::optional<Accept> faults = parse_accept(*accept);
-    if (!faults) return console.usage("info", kAcceptUsage);
-    request.parse.accept = *faults;
-  }
+  if (const auto wrong = take_accept(accept, request.parse.accept)) return console.usage("info", *wrong);
   files = expand_folders(files, recursive);
   return for_each_file("info", files, as_json, console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });

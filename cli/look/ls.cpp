@@ -26,7 +26,8 @@ constexpr const char kLsDescription[] =
     R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
 quotes, or - for standard input, which may end after the header. Reads headers
 only. Control, bidirectional and invisible characters in names are escaped.
---json gives the exact names.)";
+--json gives the exact names. The heading and the totals are for a terminal: in
+a pipe or a file there are only rows.)";
 
 constexpr Option kLsTable[] = {
     kMatchOption,
@@ -51,6 +52,7 @@ constexpr Option kLsTable[] = {
      "rank, parameters, size, bytes, share, begin, end,\n"
      "offset, alignment, file; commas between them"},
     {"-l,--long", nullptr, "show parameters, share and alignment, too"},
+    {"-1,--names", nullptr, "print names alone, one per line"},
     kAcceptOption,
     kRecursiveOption,
     kJsonOption,
@@ -66,6 +68,7 @@ constexpr const char* kLsExamples[] = {
     "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32",
     "safetensors ls llama-7b/ --tree --sort size",
     "safetensors ls llama-7b/ --sort size --top 10",
+    "safetensors ls llama-7b/ -1 | grep norm",
     "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
     "safetensors ls llama-7b/ --columns size,name,file --sort size",
     "safetensors ls *.safetensors --sort size --json",
@@ -112,6 +115,7 @@ struct LsOptions {
   bool by_size = false;
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
+  bool names_only = false;
   bool json = false;
   ParseOptions parse = {};
 };
@@ -159,6 +163,11 @@ LsTotals total(const Input& input, const List& list) {
   return totals;
 }
 
+// Whether the list gets a heading and totals, for people. Programs want rows alone.
+bool has_totals(const Console& console, const LsOptions& options) {
+  return console.out_is_terminal() && !options.names_only;
+}
+
 void print_text(Console& console, const Input& input, const List& list, const LsOptions& options) {
   const std::vector<const ListColumn*> shown =
       options.columns.empty() ? default_columns(!input.is_file(), options.wide) : options.columns;
@@ -178,9 +187,10 @@ void print_text(Console& console, const Input& input, const List& list, const Ls
     for (const ListColumn* column : shown) cells.push_back(column->cell(row));
     table.row(std::move(cells));
   }
-  table.print(console);
-  if (rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
-  console.out(totals.text());
+  const bool whole = has_totals(console, options);
+  table.print(console, whole);
+  if (whole && rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
+  if (whole) console.out(totals.text());
 }
 
 void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
@@ -217,8 +227,8 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
   for (const Listed& listed : list) tensors.push_back(listed.info);
   const std::vector<ModuleNode> modules = make_module_tree(tensors, options.by_size);
   if (json == nullptr) {
-    cli::print_tree(console, modules, totals.bytes);
-    console.out(totals.text());
+    cli::print_tree(console, modules, totals.bytes, has_totals(console, options));
+    if (has_totals(console, options)) console.out(totals.text());
     return;
   }
   print_totals_json(*json, input, totals);
@@ -234,7 +244,8 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   }
   const List list = select(*input, options);
   totals.add(total(*input, list));
-  if (json == nullptr && options.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
+  if (json == nullptr && options.paths.size() > 1 && !options.names_only)
+    console.heading(formatted("{}:", printable(shown_path(path))));
   if (options.tree) {
     print_tree(*input, list, options, console, json);
   } else if (json != nullptr) {
@@ -242,6 +253,10 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   } else {
     print_text(console, *input, list, options);
   }
+  std::uint64_t bytes = 0;
+  for (const File& file : input->files()) bytes += file.header().data_bytes();
+  if (const std::string_view what = emptiness(infos(*input).size(), bytes); !what.empty())
+    console.message(formatted("{}: notice: holds {}", printable(shown_path(path)), what));
   if (!list.empty() || options.names.empty()) return Exit::good;
   console.message(formatted("{}: {}", printable(shown_path(path)), options.names.nothing(infos(*input))));
   return Exit::negative;
@@ -263,17 +278,14 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   arguments.flag("tree", options.tree);
   arguments.value("columns", columns);
   arguments.flag("long", options.wide);
+  arguments.flag("names", options.names_only);
   arguments.value("accept", accept);
   arguments.flag("json", options.json);
   arguments.flag("recursive", recursive);
   if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
   if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
   if (options.paths.empty()) return console.usage("ls", "which PATH?");
-  if (accept) {
-    const std::optional<Accept> faults = parse_accept(*accept);
-    if (!faults) return console.usage("ls", kAcceptUsage);
-    options.parse.accept = *faults;
-  }
+  if (const auto wrong = take_accept(accept, options.parse.accept)) return console.usage("ls", *wrong);
   if (sort) {
     options.less = orders().at(*sort);
     options.by_size = *sort == "size";
@@ -288,6 +300,9 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   if ((columns || options.wide) && (options.tree || options.json))
     return console.usage("ls", "--columns and --long do not go with --tree and --json");
   if (columns && options.wide) return console.usage("ls", "--columns does not go with --long");
+  if (options.names_only && (options.tree || options.json || columns || options.wide))
+    return console.usage("ls", "--names does not go with --tree, --json, --columns and --long");
+  if (options.names_only) columns = "name";
   if (columns) {
     Result<std::vector<const ListColumn*>> parsed = parse_columns(*columns);
     if (!parsed) return console.usage("ls", parsed.error().message);
@@ -298,7 +313,8 @@ Exit run_ls(std::span<const std::string> given, Console& console) {
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);
   });
-  if (!options.json && options.paths.size() > 1) console.out("\ntotal: " + totals.text());
+  if (!options.json && options.paths.size() > 1 && has_totals(console, options))
+    console.out("\ntotal: " + totals.text());
   return code;
 }
 
@@ -312,7 +328,7 @@ const Command kLs = {
         "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
         "               [--dtype LIST] [--layers LIST]\n"
         "               [--sort KEY] [--reverse] [--top N]\n"
-        "               [--tree | --columns LIST | --long]\n"
+        "               [--tree | --columns LIST | --long | --names]\n"
         "               [--accept LIST] [--recursive]\n"
         "               [--json]",
     .description = kLsDescription,

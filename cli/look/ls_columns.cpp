@@ -14,7 +14,7 @@ constexpr ListColumn kColumns[] = {
      [](const ListRow& row) { return printable(row.tensor.name); }},
     {"dtype", "DTYPE", Table::Align::left, Table::Narrow::keep,
      [](const ListRow& row) { return printable(row.input.files()[row.file].header().dtype_name(row.tensor)); }},
-    {"shape", "SHAPE", Table::Align::left, Table::Narrow::shorten,
+    {"shape", "SHAPE", Table::Align::left, Table::Narrow::keep,
      [](const ListRow& row) { return shape_text(row.tensor.shape); }},
     {"rank", "RANK", Table::Align::right, Table::Narrow::hide,
      [](const ListRow& row) { return std::to_string(row.tensor.shape.size()); }},

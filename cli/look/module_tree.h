@@ -32,7 +32,7 @@ struct ModuleNode {
 [[nodiscard]] std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tensors, bool by_size);
 
 // Prints a table with one line per node. `bytes`: those of all tensors, for shares.
-void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes);
+void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, bool heading);
 // Writes the nodes as an array.
 void print_tree(Json& json, const std::vector<ModuleNode>& nodes);
 

@@ -19,7 +19,7 @@ void add_rows(Table& table, const std::vector<ModuleNode>& nodes, std::uint64_t 
 
 }  // namespace
 
-void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes) {
+void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, bool heading) {
   using Align = Table::Align;
   using Narrow = Table::Narrow;
   Table table({{"MODULE", Align::left, Narrow::name},
@@ -28,9 +28,9 @@ void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uin
                {"SIZE", Align::right},
                {"SHARE", Align::right, Narrow::hide},
                {"DTYPE"},
-               {"SHAPE", Align::left, Narrow::shorten}});
+               {"SHAPE"}});
   add_rows(table, nodes, bytes, "");
-  table.print(console);
+  table.print(console, heading);
 }
 
 void print_tree(Json& json, const std::vector<ModuleNode>& nodes) {

@@ -34,15 +34,6 @@ Character first_character(std::string_view text) {
   return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
 }
 
-// The last character of text, which is not empty.
-Character last_character(std::string_view text) {
-  std::size_t size = 1;
-  while (size < 4 && size < text.size() && (static_cast<unsigned char>(text[text.size() - size]) & 0xC0) == 0x80)
-    ++size;
-  const Character character = first_character(text.substr(text.size() - size));
-  return character.bytes == size ? character : Character{1, 1};
-}
-
 }  // namespace
 
 std::size_t display_width(std::string_view text) {
@@ -55,33 +46,6 @@ std::size_t display_width(std::string_view text) {
     text.remove_prefix(character.bytes);
   }
   return columns;
-}
-
-std::string fit_width(std::string_view text, std::size_t columns) {
-  constexpr std::string_view kEllipsis = "\u2026";
-  if (display_width(text) <= columns) return std::string(text);
-  std::size_t remaining = columns - 1;  // without the ellipsis
-
-  std::string_view rest = text;
-  std::size_t head_remaining = remaining - remaining / 2;
-  for (Character next{}; !rest.empty(); rest.remove_prefix(next.bytes)) {
-    next = first_character(rest);
-    if (next.columns > head_remaining) break;
-    head_remaining -= next.columns;
-    remaining -= next.columns;
-  }
-  const std::size_t head = text.size() - rest.size();
-
-  std::size_t tail = 0;  // in bytes; a combining character counts only if its base character fits
-  for (std::size_t joined = 0; !rest.empty();) {
-    const Character last = last_character(rest);
-    if (last.columns > remaining) break;
-    remaining -= last.columns;
-    joined += last.bytes;
-    if (last.columns != 0) tail = joined;
-    rest.remove_suffix(last.bytes);
-  }
-  return std::string(text.substr(0, head)).append(kEllipsis).append(text.substr(text.size() - tail));
 }
 
 }  // namespace safetensors::cli

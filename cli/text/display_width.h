@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 
 namespace safetensors::cli {
@@ -10,9 +9,5 @@ namespace safetensors::cli {
 // text: UTF-8 from printable(). Wide East Asian characters and emoji take two columns, combining characters take none.
 // Each byte that is not UTF-8 takes one.
 [[nodiscard]] std::size_t display_width(std::string_view text);
-
-// Fits text into `columns` columns (1 or more). An ellipsis replaces the middle of a wider text. A combining character
-// is never separated from its base character.
-[[nodiscard]] std::string fit_width(std::string_view text, std::size_t columns);
 
 }  // namespace safetensors::cli

@@ -65,6 +65,7 @@ struct TensorDiff {
   std::uint64_t nan_differing = 0;    ///< number of elements that differ and are NaN in exactly one of the tensors
   double max_error = 0;               ///< largest error of all elements
   double mean_error = 0;              ///< sum of the errors divided by the number of all elements
+  double mean_magnitude = 0;  ///< sum of |b| of the elements with an error, divided by the number of all elements
   /// @}
 };
 

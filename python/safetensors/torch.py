@@ -15,7 +15,7 @@ import torch
 
 from . import _native
 from ._arrays.dtypes import FRAMEWORK_NAMES
-from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, storage_ptr, storage_size
+from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, has_memory, storage_ptr, storage_size
 from ._arrays.sharing import _end_ptr as _end_ptr
 from ._arrays.sharing import _filter_shared_not_shared as _filter_shared_not_shared
 from ._arrays.sharing import _is_complete as _is_complete
@@ -65,6 +65,11 @@ def _check_dense(tensors: Any) -> None:
             )
         if tensor.layout != torch.strided:
             sparse.append(name)
+        elif not tensor.is_meta and not has_memory(tensor):
+            remedy = "the plain tensors that it is made of"
+            if hasattr(tensor, "full_tensor"):
+                remedy = "its .full_tensor(), or all ranks call safetensors.distributed.save_sharded"
+            raise RuntimeError(f"Key `{name}` is a {type(tensor).__name__}, which has no memory of its own: save {remedy}")
     if sparse:
         raise ValueError(
             f"You are trying to save a sparse tensors: `{sparse}` which this library does not"

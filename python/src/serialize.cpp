@@ -142,8 +142,13 @@ std::optional<MetadataPairs> to_metadata(nb::handle metadata) {
   if (metadata.is_none()) return std::nullopt;
   if (!PyDict_Check(metadata.ptr())) raise_not("metadata", metadata, "dict");
   MetadataPairs pairs;
-  for (const auto& [key, value] : dict_items(metadata))
-    pairs.emplace_back(from_str(key, "metadata"), from_str(value, "metadata"));
+  for (const auto& [key, value] : dict_items(metadata)) {
+    const std::string_view name = from_str(key, "metadata");
+    if (!PyUnicode_Check(value.ptr()))
+      raise_type_error("argument 'metadata': '" + name_of_type(value) + "' object is not an instance of 'str' (key `" +
+                       printable(name) + "`)");
+    pairs.emplace_back(name, from_str(value, "metadata"));
+  }
   return pairs;
 }
 

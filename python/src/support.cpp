@@ -187,7 +187,9 @@ void raise_read_error(const Error& error, std::string_view prefix, std::string_v
   if (error.os_error == ENOENT) {
     // A path from the caller is shown as it is. A path from an index may be hostile, so it is escaped.
     const std::string shown = given.empty() ? printable(path) : std::string(path);
-    const nb::object exception = nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + shown));
+    const std::string hint = error.message.substr(std::min(error.message.find(" ("), error.message.size()));
+    const nb::object exception =
+        nb::handle(PyExc_FileNotFoundError)(to_str("No such file or directory: " + shown + hint));
     set_attribute(exception, "errno", nb::int_(ENOENT));
     throw_exception(PyExc_FileNotFoundError, exception);
   }

@@ -32,6 +32,9 @@ class TorchMaker final : public Maker {
     from_dlpack_ = nb::hasattr(internal, "_from_dlpack")
                        ? nb::object(internal.attr("_from_dlpack"))
                        : nb::object(import_module("torch.utils.dlpack").attr("from_dlpack"));
+    if (!nb::hasattr(internal, "_get_dispatch_mode")) return;
+    dispatch_mode_ = internal.attr("_get_dispatch_mode");
+    fake_ = internal.attr("_TorchDispatchModeKey").attr("FAKE");
   }
   ~TorchMaker() override {
     for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
@@ -49,6 +52,8 @@ class TorchMaker final : public Maker {
     if (array.nbytes() == 0) {
       tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
+      if (dispatch_mode_.is_valid() && !dispatch_mode_(fake_).is_none())
+        throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
       tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type, shape);
     }
@@ -117,6 +122,8 @@ class TorchMaker final : public Maker {
   Device device_;
   nb::object empty_;
   nb::object from_dlpack_;
+  nb::object dispatch_mode_;  // returns the mode with a key, or None. Null in an old torch
+  nb::object fake_;           // the key of FakeTensorMode
   std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 

@@ -44,8 +44,9 @@ struct ChunkDiff {
   std::uint64_t first_differing = 0;  // in the tensor
   std::uint64_t nan_differing = 0;
   double max_error = 0;
-  double mean_error = 0;  // the part of this chunk
-  double numel = 1;       // of the tensor
+  double mean_error = 0;      // the part of this chunk
+  double mean_magnitude = 0;  // the same
+  double numel = 1;           // of the tensor
 };
 
 // The difference of two elements.
@@ -163,6 +164,7 @@ class Comparison final : public os::Tasks {
       tensor.nan_differing += chunk.nan_differing;
       tensor.max_error = std::max(tensor.max_error, chunk.max_error);
       tensor.mean_error += chunk.mean_error;
+      tensor.mean_magnitude += chunk.mean_magnitude;
     }
   }
 
@@ -204,6 +206,7 @@ class Comparison final : public os::Tasks {
           as_integers ? distance(first.whole[i], second.whole[i]) : distance(first.components(i), second.components(i));
       found.max_error = std::max(found.max_error, apart.error);
       found.mean_error += apart.error / found.numel;  // a sum of errors could overflow
+      if (apart.error > 0) found.mean_magnitude += apart.magnitude / found.numel;
       const bool equal = exact_ && same_dtype
                              ? same_bits(first.dtype, first.block, second.block, i)
                              : close(apart) || (by_ulps && apart.finite && !apart.one_nan && near(first, second, i));

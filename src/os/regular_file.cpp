@@ -52,8 +52,12 @@ Error changed_error(const FileIdentity& then, const FileIdentity& now) {
 Result<Descriptor> open_first(const std::string& path) {
   // Check before open(): some devices act when they are opened, such as a tape that rewinds.
   FileStatus status;
-  if (status_of_path(path.c_str(), Symlinks::follow, status) != 0)
-    return system_error(Errc::open_failed, errno, "cannot open", path);
+  if (status_of_path(path.c_str(), Symlinks::follow, status) != 0) {
+    Error error = system_error(Errc::open_failed, errno, "cannot open", path);
+    if (error.os_error == ENOENT && status_of_path(path.c_str(), Symlinks::keep, status) == 0)
+      error.message += " (the path is a symlink to nothing)";
+    return error;
+  }
   if (!status.is_regular()) return irregular_error(status.kind, path);
   Descriptor descriptor(open_readable(path.c_str()));
   if (!descriptor.valid()) return system_error(Errc::open_failed, errno, "cannot open", path);

@@ -265,7 +265,7 @@ class ValueTest(CommandTest):
     def test_every_hostile_name_can_be_given_as_it_is_and_as_it_is_shown(self):
         shown = [line.split(b"  ")[0] for line in self.output("ls", "names.safetensors", "-s", "offset").splitlines()]
         for index, name in enumerate(make_inputs.HOSTILE_NAMES):
-            self.assertEqual(self.output("cat", "names.safetensors", "--", shown[index + 1].rstrip()), bytes([index]))
+            self.assertEqual(self.output("cat", "names.safetensors", "--", shown[index].rstrip()), bytes([index]))
             if "\0" not in name:
                 self.assertEqual(self.output("cat", "names.safetensors", "--", name), bytes([index]))
 
@@ -337,9 +337,8 @@ class ValueTest(CommandTest):
         with open(self.path("100000.safetensors"), "wb") as file:
             file.write(make_inputs.many(100_000))
         lines = self.output("ls", "100000.safetensors").decode().splitlines()
-        names = [line.split()[0] for line in lines[1:-1]]
+        names = [line.split()[0] for line in lines]
         self.assertEqual(names, [f"model.layers.{i}.weight" for i in range(100_000)])
-        self.assertEqual(lines[-1], "100,000 tensors, 100,000 parameters, 97.7 KiB")
 
     def test_the_version_says_what_was_built_in(self):
         text = self.output("--version").decode()

@@ -46,7 +46,7 @@ class PipeTest(CommandTest):
             return self.run_command(*arguments, input=file.read(), variables=self.variables)
 
     def test_values_of_a_pipe_are_those_of_the_file(self):
-        verbs = (["stats"], ["stats", "--histogram", "--json"], ["hash", "--tensors"], ["verify", "--forbid", "nan"])
+        verbs = (["stats"], ["stats", "--histogram", "--json"], ["hash", "--tensors"], ["verify", "--no-nan"])
         for arguments in verbs:
             if arguments[0] == "hash" and not self.hashes:
                 continue

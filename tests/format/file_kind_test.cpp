@@ -138,9 +138,9 @@ const std::vector<Example>& examples() {
 TEST(FileKind, IsNamedInErrorMessages) {
   for (const Example& example : examples()) {
     const Error error = error_of(example.bytes);
-    const std::size_t colon = error.message.find(": ");
-    EXPECT_EQ(error.message.substr(colon + 2), "the file is " + std::string(example.kind)) << example.bytes;
-    const std::string phrase = error.message.substr(0, colon);
+    const std::size_t colon = error.message.rfind(": ");
+    EXPECT_EQ(error.message.substr(0, colon), "the file is " + std::string(example.kind)) << example.bytes;
+    const std::string phrase = error.message.substr(colon + 2);
     EXPECT_EQ(phrase, example.bytes.size() < 8 ? "header too small" : "header too large") << example.bytes;
     EXPECT_EQ(error.code, example.bytes.size() < 8 ? Errc::header_too_small : Errc::header_too_large);
     EXPECT_EQ(error.offset, 0u);
@@ -162,8 +162,8 @@ TEST(FileKind, NeedsNoWholeReads) {
   source->most = 3;
   EXPECT_EQ(
       safetensors::test::error_of(File::from_source(source)).message,
-      "header too large: the file is a Git LFS pointer, not a safetensors file (run `git lfs pull` to get the model "
-      "itself)");
+      "the file is a Git LFS pointer, not a safetensors file (run `git lfs pull` to get the model itself): header too "
+      "large");
 }
 
 TEST(FileKind, IsLeftOutIfStartCannotBeReadAgain) {
@@ -178,24 +178,24 @@ TEST(FileKind, IsNamedIfBytesMakePlausibleLength) {
   Error error = error_of(gzip);
   EXPECT_EQ(error.code, Errc::invalid_header_length);
   EXPECT_EQ(error.message,
-            "invalid header length: the file is a gzip file, not a safetensors file (decompress it first)");
+            "the file is a gzip file, not a safetensors file (decompress it first): invalid header length");
   error = error_of(gzip + std::string(559'903, '\xFF'));
   EXPECT_EQ(error.code, Errc::invalid_utf8);
   EXPECT_EQ(error.offset, 600u);
   EXPECT_EQ(error.message,
-            "invalid UTF-8 in header: the file is a gzip file, not a safetensors file (decompress it first)");
+            "the file is a gzip file, not a safetensors file (decompress it first): invalid UTF-8 in header");
   error = error_of(gzip + std::string(559'903, '\0'));
   EXPECT_EQ(error.code, Errc::json_syntax);
   EXPECT_EQ(error.offset, 8u);
   EXPECT_EQ(error.message,
-            "invalid JSON in header: the file is a gzip file, not a safetensors file (decompress it first)");
+            "the file is a gzip file, not a safetensors file (decompress it first): invalid JSON in header");
   error = error_of(gzip.substr(0, 8) + std::string(559'903, ' ') + "\xFF");
   EXPECT_EQ(error.code, Errc::json_leading_whitespace);
   std::string tar("a");  // a name of one character: 97 bytes
   tar.resize(257);
   error = error_of(tar + "ustar\00000rest");
   EXPECT_EQ(error.message,
-            "invalid JSON in header: the file is a tar archive, not a safetensors file (extract the model first)");
+            "the file is a tar archive, not a safetensors file (extract the model first): invalid JSON in header");
 }
 
 // The lengths of headers can equal the signatures of other kinds.
@@ -214,8 +214,8 @@ TEST(FileKind, IsNotNamedForDamagedModels) {
 
 TEST(FileKind, NamesFileOfZeros) {
   EXPECT_EQ(error_of(std::string(64, '\0')).message,
-            "invalid JSON in header: the file is filled with zeros, not a safetensors file (an incomplete download? "
-            "download the model again)");
+            "the file is filled with zeros, not a safetensors file (an incomplete download? download the model again): "
+            "invalid JSON in header");
   EXPECT_EQ(file_kind(std::string(63, '\0')).name, "");
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,12 @@ def test_missing_files(tmp_path: Path) -> None:
     with says(FileNotFoundError, f"No such file or directory: {missing}") as caught:
         safe_open(missing, "np")
     assert caught.value.errno == 2
+    link = tmp_path / "link"
+    link.symlink_to("missing")
+    text = f"No such file or directory: {link} (the path is a symlink to nothing)"
+    for open_it in (partial(safe_open, link, "np"), partial(stn.load_file, link), partial(load, link)):
+        with says(FileNotFoundError, text):
+            open_it()
 
 
 @BACKENDS

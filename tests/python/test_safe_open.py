@@ -195,7 +195,7 @@ def test_the_form_of_earlier_releases_is_taken() -> None:
             "argument 'tensor_dict': 'dict' object is not an instance of 'TensorSpec'",
         ),
         ({}, [1], "argument 'metadata': 'list' object is not an instance of 'dict'"),
-        ({}, {"a": 1}, "argument 'metadata': 'int' object is not an instance of 'str'"),
+        ({}, {"a": 1}, "argument 'metadata': 'int' object is not an instance of 'str' (key `a`)"),
         ({}, {1: "a"}, "argument 'metadata': 'int' object is not an instance of 'str'"),
     ],
 )

@@ -18,7 +18,7 @@ from conftest import framework
 torch = framework("torch")
 
 import safetensors.torch as st  # noqa: E402
-from safetensors import SafetensorError, safe_open  # noqa: E402
+from safetensors import SafetensorError, load, safe_open  # noqa: E402
 
 BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 DTYPES = sorted(st._TYPES.values(), key=str)
@@ -307,8 +307,60 @@ def test_dtypes_that_the_format_lacks(save: Any) -> None:
 def test_names_and_metadata_are_text() -> None:
     with raises(TypeError, "argument 'tensor_dict': 'int' object is not an instance of 'str'"):
         st.save({1: torch.zeros(1)})
-    with raises(TypeError, "argument 'metadata': 'int' object is not an instance of 'str'"):
-        st.save({"a": torch.zeros(1)}, metadata={"a": 1})
+    with raises(TypeError, "argument 'metadata': 'int' object is not an instance of 'str' (key `step`)"):
+        st.save({"a": torch.zeros(1)}, metadata={"format": "pt", "step": 1})
+
+
+class Wrapper(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A tensor whose values are elsewhere, as of a DTensor or of a quantized weight."""
+
+    @staticmethod
+    def __new__(cls, values: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(func)
+
+
+class Sharded(Wrapper):
+    def full_tensor(self) -> Any:
+        raise NotImplementedError
+
+
+def test_tensors_without_memory_are_named(save: Any) -> None:
+    with raises(
+        RuntimeError,
+        "Key `b` is a Wrapper, which has no memory of its own: save the plain tensors that it is made of",
+    ):
+        save({"a": torch.zeros(1), "b": Wrapper(torch.zeros(2))})
+    with raises(
+        RuntimeError,
+        "Key `c` is a Sharded, which has no memory of its own: save its .full_tensor(), or all ranks call"
+        " safetensors.distributed.save_sharded",
+    ):
+        save({"c": Sharded(torch.zeros(2))})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.uint16, torch.float8_e4m3fn])
+def test_fake_tensor_mode_loads_nothing(dtype: Any, tmp_path: Path) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    path = tmp_path / "t"
+    st.save_file({"a": torch.ones(4).to(dtype)}, path)
+    text = "cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory"
+    with FakeTensorMode():
+        for backend in ("mmap", "pread"):
+            with raises(ValueError, text):
+                st.load_file(path, backend=backend)
+            with safe_open(path, "pt", backend=backend) as file:
+                assert file.get_slice("a").get_shape() == [4]
+                with raises(ValueError, text):
+                    file.get_tensor("a")
+                with raises(ValueError, text):
+                    file.get_slice("a")[1:]
+        with raises(ValueError, text):
+            load(path, framework="pt")
 
 
 def test_views_that_are_conjugated_or_negated_are_saved_as_they_look() -> None:

@@ -21,6 +21,15 @@ def storage_ptr(tensor: torch.Tensor) -> int:
         return 0
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Return whether the bytes of a dense tensor are in a storage. Those of a wrapper subclass are not."""
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
 def storage_size(tensor: torch.Tensor) -> int:
     """Return the size of the tensor's storage in bytes."""
     try:

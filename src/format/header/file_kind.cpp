@@ -164,9 +164,10 @@ Error with_file_kind(Error error, std::string_view start) {
   if (rule < 1 || rule > 5) return error;
   const FileKind kind = file_kind(start);
   if (kind.name.empty()) return error;
-  error.message.resize(std::min(error.message.find(':'), error.message.size()));
-  error.message.append(": the file is ").append(kind.name).append(", not a safetensors file");
+  const std::string phrase = error.message.substr(0, error.message.find(':'));
+  error.message = std::string("the file is ").append(kind.name).append(", not a safetensors file");
   if (!kind.hint.empty()) error.message.append(" (").append(kind.hint).append(")");
+  error.message.append(": ").append(phrase);
   return error;
 }
 

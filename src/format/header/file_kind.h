@@ -23,9 +23,10 @@ struct FileKind {
 /// The texts are static.
 [[nodiscard]] FileKind file_kind(std::string_view start) noexcept;
 
-/// Returns `error` with a message that names the kind of the file: "header too large: the file is a gzip file, not a
-/// safetensors file (decompress it first)". The message keeps its first words up to the colon. Code and offset stay.
-/// Returns the error unchanged if it belongs to rule 6 or higher, or if the kind is unknown. Throws std::bad_alloc.
+/// Returns `error` with a message that names the kind of the file: "the file is a gzip file, not a safetensors file
+/// (decompress it first): header too large". The first words up to the colon become the last ones. Code and offset
+/// stay. Returns the error unchanged if it belongs to rule 6 or higher, or if the kind is unknown. Throws
+/// std::bad_alloc.
 [[nodiscard]] Error with_file_kind(Error error, std::string_view start);
 
 }  // namespace safetensors::format

@@ -227,7 +227,12 @@ bool Parser::metadata_pairs(base::ChunkedVector<MetadataPair>& pairs, NameIndex&
     std::string_view value;
     std::size_t start = 0;
     if (!reader_.key(key, start)) return false;
-    if (reader_.peek() != '"') return reader_.fail_type("a value of __metadata__ must be a string");
+    if (reader_.peek() != '"') {
+      detail_ = "the value of " + base::shown_name(key, 200) + " in __metadata__ must be a string";
+      (void)reader_.fail_type("");
+      detail_ += found();
+      return false;
+    }
     if (!reader_.string(value)) return false;
     const std::size_t max_count = reader_.remaining() / kMinPairBytes + 1;
     keys.push(state_.allocator, base::hash(key, state_.hash_key), max_count);
