@@ -3,8 +3,10 @@
 // itself: only the rows that its index touches are read first.
 #include "opened.h"
 
+#include "file/file.h"
 #include "index.h"
 #include "memory.h"
+#include "os/memory.h"
 #include "requests.h"
 #include "results.h"
 
@@ -82,20 +84,22 @@ std::shared_ptr<Maker> Opened::maker() {
   return maker_;
 }
 
-Array Opened::data() {
+std::optional<Array> Opened::data() {
   {
     const std::lock_guard lock(mutex_);
-    if (data_) return *data_;
+    if (data_) return data_;
   }
-  Result<Array> made = without_gil([&] { return file_.view(Map::copy_on_write); });
-  if (!made) fail(made.error());
+  const std::uint64_t size = header().data_bytes();
+  const auto view = without_gil(
+      [&] { return detail::Access<File>::state(file_)->view(header().data_start(), size, Map::copy_on_write); });
+  if (!view) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  if (!data_) data_ = *std::move(made);
-  return *data_;
+  if (!data_) data_ = Array(Dtype::U8, Shape({size}), view->bytes, view->owner, view->kind);
+  return data_;
 }
 
 Array Opened::map_for(const Maker& maker) {
-  if (maker.shares()) return data();
+  if (std::optional<Array> all = maker.shares() ? data() : std::nullopt) return *std::move(all);
   Result<Array> fresh = without_gil([&] { return file_.view(Map::copy_on_write); });
   if (!fresh) fail(fresh.error());
   return *std::move(fresh);
@@ -109,14 +113,24 @@ Result<ReadResult> Opened::execute(const ReadPlan& plan) const {
   return Watch().execute(plan, read_options());
 }
 
-Array Opened::map(const Tensor& tensor) const {
-  Result<Array> array = without_gil([&] { return tensor.view(Map::copy_on_write); });
-  if (!array) fail(array.error());
-  return *std::move(array);
+// A map per call would soon be more maps than a process may have. So callers share one map, and each tensor goes to one
+// caller. When this caller drops it, the pages that are its alone go back to the system with all changes.
+std::optional<Array> Opened::claim(const Tensor& tensor) {
+  if (!maps() || tensor.nbytes() < kMinMapBytes) return std::nullopt;
+  const std::optional<Array> all = data();
+  if (!all) return std::nullopt;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!claimed_.insert(&tensor.info()).second) return std::nullopt;
+  }
+  const Array mine = inside(*all, tensor.info());
+  const std::span<std::byte> bytes(const_cast<std::byte*>(mine.bytes().data()), mine.bytes().size());
+  std::shared_ptr<const void> owner(bytes.data(), [mine, bytes](const void*) { os::give_up_pages(bytes); });
+  return Array(mine.dtype(), mine.shape(), bytes, std::move(owner), mine.memory());
 }
 
-Array Opened::read(const Tensor& tensor) const {
-  if (maps() && tensor.nbytes() >= kMinMapBytes) return map(tensor);
+Array Opened::read(const Tensor& tensor) {
+  if (std::optional<Array> mine = claim(tensor)) return *std::move(mine);
   return read_slice(tensor, Slice());
 }
 
@@ -129,19 +143,21 @@ Array Opened::read_slice(const Tensor& tensor, const Slice& slice) const {
 }
 
 // Reads the slice, or maps it if that costs less.
-Array Opened::part(const Tensor& tensor, const Slice& slice) const {
+Array Opened::part(const Tensor& tensor, const Slice& slice) {
   if (!maps()) return read_slice(tensor, slice);
   if (tensor.dtype() == Dtype::UNKNOWN) return read_slice(tensor, slice);  // an error, or all of its bytes
   const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) fail(resolved.error());
   const std::optional<Part> found = contiguous_part(tensor, *resolved);
   if (!found || found->bytes.size < kMinMapBytes) return read_slice(tensor, slice);
-  return range_of(map(tensor), tensor.dtype(), found->shape, found->bytes);
+  const std::optional<Array> mine = claim(tensor);
+  return mine ? range_of(*mine, tensor.dtype(), found->shape, found->bytes) : read_slice(tensor, slice);
 }
 
 nb::object Opened::tensor(const Tensor& tensor) {
   const std::shared_ptr<Maker> made = maker();
-  if (maps() && made->shares()) return made->make(inside(data(), tensor.info()));
+  const std::optional<Array> all = maps() && made->shares() ? data() : std::nullopt;
+  if (all) return made->make(inside(*all, tensor.info()));
   return made->make(read(tensor));
 }
 

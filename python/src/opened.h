@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -72,12 +73,12 @@ class Opened {
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
-  Array data();  // one writable private map of the whole file, for Makers whose arrays share memory
+  std::optional<Array> data();        // one writable private map of the whole file, unless the system refuses it
   Array map_for(const Maker& maker);  // that map, or a new one for Makers whose arrays do not share memory
-  Array map(const Tensor& tensor) const;
-  Array read(const Tensor& tensor) const;  // own memory: read, or a private map of its own
+  std::optional<Array> claim(const Tensor& tensor);  // its range of that map, for the first caller only
+  Array read(const Tensor& tensor);                  // memory that no other caller has
   Array read_slice(const Tensor& tensor, const Slice& slice) const;
-  Array part(const Tensor& tensor, const Slice& slice) const;
+  Array part(const Tensor& tensor, const Slice& slice);
   [[nodiscard]] bool maps() const noexcept { return backend_ == Backend::mmap; }
   [[nodiscard]] ReadOptions read_options() const noexcept;
   // Executes the plan. A signal handler may end it by raising an exception, which is raised again here.
@@ -95,6 +96,7 @@ class Opened {
   std::mutex mutex_;  // guards the members below; never held while waiting for the GIL
   std::shared_ptr<Maker> maker_;
   std::optional<Array> data_;
+  std::set<const TensorInfo*> claimed_;
 };
 
 // The object that get_slice returns.

@@ -108,7 +108,7 @@ Status place_small(std::span<MemoryRequest> requests, std::uint64_t size) {
 
 Status place_large(std::span<MemoryRequest> requests, std::uint64_t size, bool& huge) {
   if (!fits_in_machine(size)) base::raise(std::bad_alloc());
-  const Pages pages = map_pages(size);
+  const Pages pages = map_pages(size, requests.size() > 1);
   if (pages.begin == nullptr) base::raise(std::bad_alloc());
   huge = pages.huge;
   std::shared_ptr<Region> region;
@@ -130,9 +130,7 @@ Status place(std::span<MemoryRequest> requests, bool& huge) noexcept {
       base::guarded([&] { return size < kHugePage ? place_small(requests, size) : place_large(requests, size, huge); });
   if (status) return status;
   for (MemoryRequest& request : requests) request.memory.reset();
-  return base::guarded([&]() -> Status {
-    return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
-  });
+  return base::guarded([&]() -> Status { return no_memory(size); });
 }
 
 }  // namespace safetensors::os

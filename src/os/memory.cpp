@@ -61,12 +61,18 @@ class LargeMemory final : public base::MemoryResource {
 
 }  // namespace
 
+Error no_memory(std::uint64_t size) {
+  const char* const reason = fits_in_machine(size) && maps_exhausted()
+                                 ? ": the process has as many maps as the system allows (vm.max_map_count)"
+                                 : "";
+  return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes" + reason);
+}
+
 Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
     if (size >= kHugePage) {
-      const Pages pages = map_pages(size);
-      if (pages.begin == nullptr)
-        return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(size) + " bytes");
+      const Pages pages = map_pages(size, alignment > page_size());
+      if (pages.begin == nullptr) return no_memory(size);
       return std::shared_ptr<std::byte>(pages.begin, [pages](std::byte*) noexcept { unmap_pages(pages); });
     }
     const std::align_val_t aligned{std::max(alignment, alignof(std::max_align_t))};

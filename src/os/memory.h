@@ -17,7 +17,7 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
 // Returns the size of a page of the system in bytes. Makes no system call.
 [[nodiscard]] std::size_t page_size() noexcept;
 
-// Anonymous memory from the system, aligned to kHugePage. It is zero until written, and uses huge pages if the system
+// Anonymous memory from the system. It is zero until written, and uses huge pages if the system
 // has them.
 struct Pages {
   std::byte* begin = nullptr;
@@ -26,8 +26,13 @@ struct Pages {
 };
 // Maps `size` bytes, rounded up to whole pages. Reserves the memory in full (no MAP_NORESERVE), so a system with strict
 // overcommit refuses the memory here and not at a later write. In the result, begin is null if the system refuses, or
-// if size is larger than the memory of the machine.
-[[nodiscard]] Pages map_pages(std::uint64_t size) noexcept;
+// if size is larger than the memory of the machine. The memory is aligned to kHugePage. aligned=false: it may begin at
+// any page, so that it adjoins the memory of the last such call, and both are one map. A process may have 65,530 maps.
+[[nodiscard]] Pages map_pages(std::uint64_t size, bool aligned = true) noexcept;
+// The error of an allocation that failed. It names the limit of maps if this is the reason. May throw std::bad_alloc.
+[[nodiscard]] Error no_memory(std::uint64_t size);
+// Returns whether the system refuses every further map of this process.
+[[nodiscard]] bool maps_exhausted() noexcept;
 // Unmaps whole pages, which may be only a range of a mapping. Returns false if the system refuses: the pages then stay
 // mapped.
 bool unmap_pages(const Pages& pages) noexcept;
@@ -45,8 +50,9 @@ void prefer_huge_pages(std::span<std::byte> pages, bool huge) noexcept;
 void discard_pages(std::span<std::byte> pages) noexcept;
 
 // Returns memory, which the last copy of the pointer releases. alignment: a power of two up to kHugePage. Memory of
-// kHugePage bytes or more comes from map_pages(). Smaller memory is not initialized. Error: out_of_memory. A size
-// larger than the memory of the machine is always an error, even if the system would allow it by overcommit.
+// kHugePage bytes or more comes from map_pages(). It is aligned to whole pages. Smaller memory is not initialized.
+// Error: out_of_memory. A size larger than the memory of the machine is always an error, even if the system would allow
+// it by overcommit.
 [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::uint64_t size, std::size_t alignment = 64) noexcept;
 
 enum class MapMode : std::uint8_t {

@@ -372,10 +372,10 @@ TEST(Memory, AlignsSmallBlocksAsRequested) {
   EXPECT_TRUE(succeeds(os::allocate(0)));
 }
 
-TEST(Memory, AlignsLargeBlocksToHugePages) {
+TEST(Memory, AlignsLargeBlocksToPages) {
   for (const std::size_t size : {os::kHugePage, os::kHugePage + 1, 5 * os::kHugePage - 1}) {
     const auto memory = os::allocate(size).value();
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % os::kHugePage, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % os::page_size(), 0u);
     memory.get()[0] = memory.get()[size - 1] = std::byte{1};
   }
 }

@@ -55,7 +55,7 @@ bool fits_in_machine(std::uint64_t size) noexcept {
 
 // VirtualAlloc() does not align to kHugePage. So addresses for kHugePage bytes more are reserved, and only the aligned
 // range in them gets memory.
-Pages map_pages(std::uint64_t size) noexcept {
+Pages map_pages(std::uint64_t size, bool) noexcept {
   if (size > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - 2 * kHugePage ||
       !fits_in_machine(size))
     return {};
@@ -67,6 +67,10 @@ Pages map_pages(std::uint64_t size) noexcept {
   if (begin != nullptr) return {static_cast<std::byte*>(begin), length, false};
   (void)::VirtualFree(reserved, 0, MEM_RELEASE);
   return {};
+}
+
+bool maps_exhausted() noexcept {
+  return false;
 }
 
 // Windows releases only whole allocations. So a part of one loses its memory and keeps its addresses, until no part has
