@@ -1,7 +1,11 @@
-// Defines the extension module safetensors._native from its parts.
+// Defines the extension module safetensors._native from its parts, for one interpreter of the process.
 #include "module.h"
 
 #include <safetensors/c.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 
 #include "checkpoint_layout.h"
 #include "dtype_names.h"
@@ -11,6 +15,8 @@
 #include "tensor_meta.h"
 #include "tensor_spec.h"
 
+// The entry that nanobind defines gets another name, because ours calls it.
+#define PyInit__native init_by_nanobind
 NB_MODULE(_native, module) {
   using namespace safetensors::python;
   set_package(module);
@@ -36,4 +42,41 @@ NB_MODULE(_native, module) {
   for (const char* const name :
        {"safe_open", "PySafeSlice", "PrefetchLoader", "TensorStream", "TensorMeta", "TensorSpec"})
     publish_methods(module.attr(name));
+}
+#undef PyInit__native
+
+namespace {
+
+constexpr std::int64_t kNone = -1;
+std::atomic<std::int64_t> owner{kNone};  // the first interpreter that imported the module
+
+// nanobind keeps its types in globals. If a second interpreter made them again, calls in the first one would fail.
+int refuse_second(PyObject*) {
+  std::int64_t first = kNone;
+  const std::int64_t mine = PyInterpreterState_GetID(PyInterpreterState_Get());
+  if (owner.compare_exchange_strong(first, mine) || first == mine) return 0;
+  PyErr_SetString(PyExc_ImportError,
+                  "safetensors is imported in another interpreter of this process, and it works in one only (import it"
+                  " in one interpreter, or use processes; for mod_wsgi: WSGIApplicationGroup %{GLOBAL})");
+  return -1;
+}
+
+}  // namespace
+
+extern "C" NB_EXPORT PyObject* PyInit__native() {
+  static PyModuleDef_Slot slots[8] = {{Py_mod_exec, reinterpret_cast<void*>(&refuse_second)}};
+  auto* const definition = reinterpret_cast<PyModuleDef*>(init_by_nanobind());
+  if (definition == nullptr) return nullptr;
+  if (definition->m_slots != slots) {
+    PyModuleDef_Slot* last = definition->m_slots;
+    while (last->slot != 0) ++last;
+    std::copy(definition->m_slots, last, slots + 1);
+    definition->m_slots = slots;
+  }
+#ifdef Py_mod_multiple_interpreters
+  // Python itself refuses isolated interpreters, without the remedy. So it leaves the second one to us.
+  for (PyModuleDef_Slot& each : slots)
+    if (each.slot == Py_mod_multiple_interpreters && owner != kNone) each.value = Py_MOD_PER_INTERPRETER_GIL_SUPPORTED;
+#endif
+  return reinterpret_cast<PyObject*>(definition);
 }
