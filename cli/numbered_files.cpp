@@ -49,8 +49,9 @@ std::vector<std::string> join_incomplete(std::vector<std::string> paths) {
     const std::size_t name = path.rfind('/') + 1;
     folders[path.substr(0, name)].push_back(path.substr(name));
   }
-  for (const auto& [folder, names] : folders) {
-    for (const format::ShardSet& set : format::shard_sets(names)) {
+  for (const auto& entry : folders) {
+    const std::string& folder = entry.first;
+    for (const format::ShardSet& set : format::shard_sets(entry.second)) {
       std::vector<std::string> others = set.missing();
       if (set.names.size() < 2 || others.empty()) continue;
       others.push_back(set.stem + ".safetensors");  // which replaced the shards
