@@ -25,7 +25,7 @@ void sort_differences(std::vector<TensorDiff>& tensors, std::string_view sort);
 
 // The index of an element by its place in C order.
 [[nodiscard]] std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape);
-// The relative change: the sum of all |a - b| divided by the sum of |b| of the elements that differ.
+// The relative change: the sum of all |a - b| divided by the sum of all |b|.
 [[nodiscard]] double relative_of(const TensorDiff& found);
 // Whether the values of the tensors can be compared.
 [[nodiscard]] bool compares_values(const TensorDiff& found);

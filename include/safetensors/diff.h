@@ -65,7 +65,7 @@ struct TensorDiff {
   std::uint64_t nan_differing = 0;    ///< number of elements that differ and are NaN in exactly one of the tensors
   double max_error = 0;               ///< largest error of all elements
   double mean_error = 0;              ///< sum of the errors divided by the number of all elements
-  double mean_magnitude = 0;  ///< sum of |b| of the elements with an error, divided by the number of all elements
+  double mean_magnitude = 0;          ///< sum of |b|, without NaN, divided by the number of all elements
   /// @}
 };
 
@@ -87,10 +87,10 @@ struct DiffResult {
 /// if (!result.equal()) std::cout << result.tensors.size() << " tensors differ\n";
 /// @endcode
 ///
-/// Each tensor is read once, in chunks of up to 1 MiB. The memory is about 3 MiB per thread, and up to 100 bytes for
-/// each chunk that differs. The result does not depend on the number of threads. Errors: invalid_argument (a tolerance
-/// is negative or NaN; two tensors of the first set get one name), cancelled, out_of_memory, dtype_mismatch
-/// (the values of Dtype::UNKNOWN), and those of Tensor::read().
+/// Each tensor is read once, in chunks of up to 1 MiB. The equal chunks of a tensor that differs are read twice. The
+/// memory is about 3 MiB per thread, and up to 100 bytes for each chunk. The result does not depend on the number of
+/// threads. Errors: invalid_argument (a tolerance is negative or NaN; two tensors of the first set get one name),
+/// cancelled, out_of_memory, dtype_mismatch (the values of Dtype::UNKNOWN), and those of Tensor::read().
 [[nodiscard]] SAFETENSORS_API Result<DiffResult> diff(Tensors first, Tensors second,
                                                       const DiffOptions& options = {}) noexcept;
 

@@ -142,14 +142,34 @@ class Comparison final : public os::Tasks {
     return base::guarded([&]() -> Status {
       Side first;
       Side second;
-      for (std::uint64_t chunk = next_++; chunk < chunks_ && !failed_; chunk = next_++) {
-        if (Status status = compare(chunk, first, second); !status) {
+      for (std::uint64_t next = next_++; next < chunks_ && !failed_; next = next_++) {
+        if (Status status = compare(rest_.empty() ? next : rest_[next], first, second); !status) {
           failed_ = true;
           return status;
         }
       }
       return {};
     });
+  }
+
+  // Begins a second pass over the chunks with equal bytes of tensors that differ: mean_magnitude needs them, too. Call
+  // it when all threads have ended. Returns whether there are any.
+  bool begin_rest() {
+    std::ranges::sort(found_, {}, &ChunkDiff::chunk);
+    for (std::size_t i = 0; i < found_.size();) {
+      const Pair& pair = pair_of(found_[i].chunk);
+      const std::uint64_t end = pair.first_chunk + (pair.first.numel() - 1) / pair.chunk_elements + 1;
+      for (std::uint64_t chunk = pair.first_chunk; chunk < end; ++chunk) {
+        if (i < found_.size() && found_[i].chunk == chunk) {
+          ++i;
+        } else {
+          rest_.push_back(chunk);
+        }
+      }
+    }
+    next_ = 0;
+    chunks_ = rest_.size();
+    return chunks_ > 0;
   }
 
   Status finish() { return meter_.finish(); }
@@ -183,7 +203,7 @@ class Comparison final : public os::Tasks {
     if (Status status = second.read(pair.second, begin, count); !status) return status;
     const bool same_bytes =
         first.dtype == second.dtype && std::memcmp(first.bytes.data(), second.bytes.data(), first.bytes.size()) == 0;
-    if (!same_bytes) {
+    if (!same_bytes || !rest_.empty()) {
       ChunkDiff found{.chunk = chunk, .numel = static_cast<double>(pair.first.numel())};
       for (std::size_t at = 0; at < count; at += kBlock) {
         compare_block(at, std::min<std::size_t>(kBlock, static_cast<std::size_t>(count) - at), first, second, found);
@@ -192,7 +212,7 @@ class Comparison final : public os::Tasks {
       const std::lock_guard lock(mutex_);
       found_.push_back(found);
     }
-    return meter_.add(first.bytes.size());
+    return meter_.add(rest_.empty() ? first.bytes.size() : 0);
   }
 
   void compare_block(std::size_t begin, std::size_t count, Side& first, Side& second, ChunkDiff& found) const {
@@ -206,7 +226,7 @@ class Comparison final : public os::Tasks {
           as_integers ? distance(first.whole[i], second.whole[i]) : distance(first.components(i), second.components(i));
       found.max_error = std::max(found.max_error, apart.error);
       found.mean_error += apart.error / found.numel;  // a sum of errors could overflow
-      if (apart.error > 0) found.mean_magnitude += apart.magnitude / found.numel;
+      found.mean_magnitude += apart.magnitude / found.numel;
       const bool equal = exact_ && same_dtype
                              ? same_bits(first.dtype, first.block, second.block, i)
                              : close(apart) || (by_ulps && apart.finite && !apart.one_nan && near(first, second, i));
@@ -235,7 +255,8 @@ class Comparison final : public os::Tasks {
   const std::vector<Pair> pairs_;
   const DiffOptions& options_;
   const bool exact_;
-  const std::uint64_t chunks_;
+  std::uint64_t chunks_;             // of this pass
+  std::vector<std::uint64_t> rest_;  // the chunks of the second pass
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> failed_{false};
   io::ProgressMeter meter_;
@@ -330,6 +351,9 @@ Result<DiffResult> compare(Tensors first, Tensors second, const DiffOptions& opt
   const auto threads = static_cast<unsigned>(std::min<std::uint64_t>(wanted, pairing.chunks));
   Comparison comparison(std::move(pairing.pairs), options, pairing.chunks, pairing.bytes);
   if (Status status = os::run_parallel(comparison, threads, threads); !status) return std::move(status).error();
+  if (comparison.begin_rest()) {
+    if (Status status = os::run_parallel(comparison, threads, threads); !status) return std::move(status).error();
+  }
   if (Status status = comparison.finish(); !status) return std::move(status).error();
   comparison.put_into(pairing.found);
   DiffResult result{.tensors = std::move(pairing.found)};

@@ -317,6 +317,20 @@ TEST(Diff, ChunksAndThreadsChangeNothing) {
   EXPECT_EQ(cancelled.error().code, Errc::cancelled);
 }
 
+// 4 MiB, of which only the last element differs: three chunks have equal bytes.
+TEST(Diff, MagnitudeIsThatOfWholeTensor) {
+  std::vector<std::uint64_t> codes(1 << 20, 0xBF800000);  // -1
+  const File first = one("F32", codes, 32);
+  codes.back() = 0x40400000;  // 3
+  for (const unsigned threads : {1U, 3U}) {
+    const TensorDiff found = only_difference(first, one("F32", codes, 32), {.threads = threads});
+    EXPECT_EQ(found.differing, 1U);
+    EXPECT_EQ(found.first_differing, codes.size() - 1);
+    EXPECT_EQ(found.mean_error, 4.0 / static_cast<double>(codes.size()));
+    EXPECT_EQ(found.mean_magnitude, static_cast<double>(codes.size() + 2) / static_cast<double>(codes.size()));
+  }
+}
+
 TEST(Diff, NamesTheTensorThatCannotBeRead) {
   TemporaryDirectory directory;
   put(directory / "a.safetensors", one_tensor("U8", "[3000000]", 3000000));

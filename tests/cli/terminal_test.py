@@ -163,7 +163,7 @@ class DiffTest(ModelTest):
         rows = {row[0]: row[1:] for row in self.rows(80, "diff", "wide.safetensors", "flat.safetensors")[1]}
         self.assertEqual(rows[wide[0]], ["F32 [8,8], B has F32 [64]"])
         self.assertEqual(rows[large[0]], ["only in A: F32 [1024,1024]"])
-        self.assertEqual(rows["v"][:4], ["values", "1 of 2", "0.5", "0.2"])
+        self.assertEqual(rows["v"][:4], ["values", "1 of 2", "0.5", "0.1429"])
 
 
 class CastTest(ModelTest):
