@@ -15,7 +15,7 @@ import torch
 
 from . import _native
 from ._arrays.dtypes import FRAMEWORK_NAMES
-from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, has_memory, storage_ptr, storage_size
+from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, storage_ptr, storage_size
 from ._arrays.sharing import _end_ptr as _end_ptr
 from ._arrays.sharing import _filter_shared_not_shared as _filter_shared_not_shared
 from ._arrays.sharing import _is_complete as _is_complete
@@ -65,11 +65,6 @@ def _check_dense(tensors: Any) -> None:
             )
         if tensor.layout != torch.strided:
             sparse.append(name)
-        elif not tensor.is_meta and not has_memory(tensor):
-            remedy = "the plain tensors that it is made of"
-            if hasattr(tensor, "full_tensor"):
-                remedy = "its .full_tensor(), or all ranks call safetensors.distributed.save_sharded"
-            raise RuntimeError(f"Key `{name}` is a {type(tensor).__name__}, which has no memory of its own: save {remedy}")
     if sparse:
         raise ValueError(
             f"You are trying to save a sparse tensors: `{sparse}` which this library does not"
@@ -215,7 +210,8 @@ def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = Non
     `metadata`: a dict of str to str, or None for no metadata.
 
     Raises ValueError for tensors that are sparse, not contiguous or of a dtype that the format
-    lacks, RuntimeError for tensors that share memory (see `save_model`) or are on the meta device,
+    lacks, RuntimeError for tensors that share memory (see `save_model`), have none (on the meta
+    device), or have it elsewhere (DTensor),
     TypeError for names or metadata that are not str, SafetensorError for other tensors or metadata
     that no file can hold.
     """

@@ -21,15 +21,6 @@ def storage_ptr(tensor: torch.Tensor) -> int:
         return 0
 
 
-def has_memory(tensor: torch.Tensor) -> bool:
-    """Return whether the bytes of a dense tensor are in a storage. Those of a wrapper subclass are not."""
-    try:
-        tensor.untyped_storage().data_ptr()
-    except RuntimeError:
-        return False
-    return True
-
-
 def storage_size(tensor: torch.Tensor) -> int:
     """Return the size of the tensor's storage in bytes."""
     try:
@@ -96,9 +87,15 @@ def _find_shared_tensors(state_dict: Mapping[str, torch.Tensor]) -> list[set[str
             continue
         try:
             storage = tensor.untyped_storage()
+            pointer, size = storage.data_ptr(), storage.nbytes()
         except NotImplementedError:
             continue
-        pointer, size = storage.data_ptr(), storage.nbytes()
+        except RuntimeError:  # a wrapper subclass, such as a DTensor
+            remedy = "the plain tensors that it is made of"
+            if hasattr(tensor, "full_tensor"):
+                remedy = "its .full_tensor(), or all ranks call safetensors.distributed.save_sharded"
+            kind = type(tensor).__name__
+            raise RuntimeError(f"Key `{name}` is a {kind}, which has no memory of its own: save {remedy}") from None
         if pointer != 0 and size != 0:
             storages.setdefault((device, pointer, size), set()).add(name)
     return _filter_shared_not_shared(list(storages.values()), state_dict)
