@@ -47,15 +47,18 @@ struct IndexRequest {
   bool json = false;
 };
 
-// What is wrong with an index.
-Result<std::vector<IndexProblem>> problems_of(const std::string& path) {
+// Checks the old index.
+Result<IndexCheck> check_old(const std::string& path) {
   Result<IndexCheck> old = check_index(path);
-  if (!old && old.error().code == Errc::invalid_index)
-    return std::vector{IndexProblem{.kind = IndexProblemKind::invalid_file, .message = describe(old.error())}};
-  if (!old) return old.error();
+  if (!old && old.error().code == Errc::invalid_index) {
+    IndexCheck broken;
+    broken.problems.push_back({.kind = IndexProblemKind::invalid_file, .message = describe(old.error())});
+    return broken;
+  }
+  if (!old) return old;
   std::erase_if(old->problems,
                 [](const IndexProblem& problem) { return problem.kind == IndexProblemKind::stray_file; });
-  return std::move(old->problems);
+  return old;
 }
 
 // What to do about an error that no index repairs.
@@ -81,7 +84,7 @@ std::string next_step(const std::string& argument, const Error& error) {
 struct IndexResult {
   std::optional<CheckpointIndex> index;  // the new one
   std::string path;                      // of both
-  std::vector<IndexProblem> changes;     // problems of the old one
+  IndexCheck old;                        // its problems are the changes
   bool is_right = false;                 // the old one needs no change
   bool written = false;
 };
@@ -104,10 +107,10 @@ Status make_one(const IndexRequest& request, IndexResult& result) {
   const std::string folder = in_folder ? request.path : request.path.substr(0, request.path.rfind('/') + 1);
   const std::string& path = result.path = in_folder ? path_in_folder(folder, result.index->name) : request.path;
   const bool exists = std::filesystem::exists(path, failed);
-  Result<std::vector<IndexProblem>> problems = exists ? problems_of(path) : std::vector<IndexProblem>();
-  if (!problems) return at(path, problems.error());
-  result.changes = *std::move(problems);
-  result.is_right = exists && result.changes.empty();
+  Result<IndexCheck> old = exists ? check_old(path) : IndexCheck();
+  if (!old) return at(path, old.error());
+  result.old = *std::move(old);
+  result.is_right = exists && result.old.problems.empty();
   if (result.is_right) return {};
   Status status = NewFile::check(path, request.force);
   if (status && !request.dry_run) {
@@ -119,7 +122,10 @@ Status make_one(const IndexRequest& request, IndexResult& result) {
 
 void print_result(const IndexResult& result, bool good, Console& console) {
   const CheckpointIndex& index = *result.index;
-  print_problems(console, result.path, "old index", "old index", result.changes);
+  print_problems(console, result.path, "old index", "old index", result.old.problems);
+  if (!result.is_right && result.old.other_members > 0)
+    console.out(formatted("{}: old index: the new one lacks {} beside metadata and weight_map\n",
+                          printable(result.path), counted(result.old.other_members, "member")));
   if (!good) return;
   const char* const verb = result.is_right ? "no change to" : result.written ? "wrote" : "would write";
   console.out(formatted("{} {}: {} in {}, {}\n", verb, printable(index.name), counted(index.tensors, "tensor"),
@@ -132,7 +138,8 @@ void print_result_json(const IndexRequest& request, const IndexResult& result, c
   if (result.index) {
     json.field("index", result.index->name).field("file_count", result.index->files.size());
     json.field("tensor_count", result.index->tensors).field("total_size", result.index->total_size);
-    json_problems(json, "changes", result.changes);
+    json.field("lost_members", result.is_right ? 0 : result.old.other_members);
+    json_problems(json, "changes", result.old.problems);
   }
   if (!status) json.error(status.error());
   json.finish();

@@ -204,7 +204,7 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_writer_copy(safetensor
 /** Completes all files, puts them in place, then writes the index, then removes old files.
  *
  * If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
- * files that cannot be removed are not an error: safetensors_checkpoint_stray_files() finds them. After the error
+ * files that cannot be removed are not an error: `safetensors verify` names them. After the error
  * REPLACED_NOT_DURABLE, the new model is in place, and old files stay. The error INCOMPLETE_WRITE names the first
  * missing range. The writer stays usable after it.
  * Errors: those of safetensors_writer_commit(); INVALID_ARGUMENT (the writer has joined); REPLACE_FAILED (also if the
@@ -304,25 +304,6 @@ SAFETENSORS_API safetensors_status safetensors_checkpoint_index_metadata(const s
 SAFETENSORS_API safetensors_status safetensors_checkpoint_index_total_size(const safetensors_checkpoint* checkpoint,
                                                                            uint64_t* total_size,
                                                                            safetensors_error* error);
-/** Calls `visit` for each tensor that is in a file where the index does not have it. The other functions of a
- * checkpoint do not find such tensors.
- *
- * `file` is the position of the file for safetensors_checkpoint_file_at(). The files are in the order of that function.
- * The tensors of a file are sorted by offset. `info` is valid until `visit` returns. The name in it is valid until the
- * checkpoint is freed. `visit` must return normally. */
-SAFETENSORS_API safetensors_status
-safetensors_checkpoint_unindexed_tensors(const safetensors_checkpoint* checkpoint,
-                                         void (*visit)(void* user, uint64_t file, const safetensors_tensor_info* info),
-                                         void* user, safetensors_error* error);
-/** Calls `visit` for each stray file. This is a file in the folder of the index whose name ends in `.safetensors`, and
- * that is not in the index. Stray files are often shards of an older model.
- *
- * `name` is NUL-terminated and valid until `visit` returns. The names are sorted. Without an index, there are no stray
- * files. With several paths, the call looks at the folder of the first index. Each call reads the folder again. It does
- * not look into folders below. `visit` must return normally. Errors: OPEN_FAILED, READ_FAILED. */
-SAFETENSORS_API safetensors_status safetensors_checkpoint_stray_files(const safetensors_checkpoint* checkpoint,
-                                                                      void (*visit)(void* user, const char* name),
-                                                                      void* user, safetensors_error* error);
 
 #ifdef __cplusplus
 }

@@ -116,17 +116,6 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// them. Returns nullopt if there is none, or if it is not an integer from 0 to 2^64-1. Nothing checks the number.
   [[nodiscard]] SAFETENSORS_API std::optional<std::uint64_t> index_total_size() const noexcept;
 
-  /// Returns the tensors that are in a file where the index does not have them. tensors() does not have these tensors.
-  /// The files are in the order of files(). The tensors of a file are sorted by offset. Throws std::bad_alloc.
-  [[nodiscard]] SAFETENSORS_API std::vector<Tensor> unindexed_tensors() const;
-  /// Returns the names of the stray files, sorted. These are the files in the folder of the index whose names end in
-  /// `.safetensors`, and that are not in the index. They are often shards of an older model. Without an index, there
-  /// are no stray files. With several paths, the call looks at the folder of the first index.
-  ///
-  /// Each call reads the folder again. It does not look into folders below. Errors: open_failed, read_failed,
-  /// out_of_memory.
-  [[nodiscard]] SAFETENSORS_API Result<std::vector<std::string>> stray_files() const noexcept;
-
  private:
   explicit Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept;
   std::shared_ptr<const detail::CheckpointState> state_;

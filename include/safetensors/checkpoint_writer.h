@@ -158,7 +158,7 @@ class CheckpointWriter {
   /// process whose receipt is not accepted must not write any more.
   ///
   /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
-  /// files that cannot be removed are not an error: Checkpoint::stray_files() finds them. After the error
+  /// files that cannot be removed are not an error: check_index() finds them. After the error
   /// replaced_not_durable, the new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
   /// cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another writer

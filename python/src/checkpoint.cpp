@@ -138,30 +138,6 @@ nb::object meta(const PyCheckpoint& self, nb::handle name, nb::handle index) {
   return nb::make_tuple(to_str(dtype), to_list(part.shape()), part.nbytes());
 }
 
-// [(position of the file, name)]
-nb::object unindexed_tensors(const PyCheckpoint& self) {
-  nb::list found;
-  const std::span<const File> files = self.get().files();
-  std::size_t at = 0;  // the tensors come in the order of the files
-  for (const Tensor& tensor : self.get().unindexed_tensors()) {
-    const File file = tensor.file();
-    while (files[at].path() != file.path()) ++at;
-    found.append(nb::make_tuple(nb::int_(at), to_str(tensor.name())));
-  }
-  return found;
-}
-
-nb::object stray_files(const PyCheckpoint& self) {
-  const Result<std::vector<std::string>> names = [&] {
-    const WithoutGil released;
-    return self.get().stray_files();
-  }();
-  if (!names) raise_read_error(names.error(), "", "");
-  nb::list result;
-  for (const std::string& name : *names) result.append(from_path(name));
-  return result;
-}
-
 // The metadata of the first file, or None if it has none.
 nb::object metadata(const PyCheckpoint& self) {
   const Metadata pairs = self.get().metadata();
@@ -306,8 +282,6 @@ void define_looking(nb::class_<PyCheckpoint>& type) {
       .def(
           "index_metadata", [](const PyCheckpoint& self) { return to_str(self.get().index_metadata()); },
           "The object metadata of the index as JSON, or an empty text.")
-      .def("unindexed_tensors", &unindexed_tensors)
-      .def("stray_files", &stray_files)
       .def("tolerated", &tolerated, "The faults that `accept` allowed, of all files together. See safe_open.")
       .def("metadata", &metadata, "The metadata of the first file, or None if it has none.")
       .def(

@@ -338,34 +338,4 @@ safetensors_status safetensors_checkpoint_index_total_size(const safetensors_che
   });
 }
 
-safetensors_status safetensors_checkpoint_unindexed_tensors(const safetensors_checkpoint* checkpoint,
-                                                            void (*visit)(void* user, uint64_t file,
-                                                                          const safetensors_tensor_info* info),
-                                                            void* user, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{checkpoint, "checkpoint"}, {visit, "visit"}}); !status) return status;
-    const auto files = checkpoint->checkpoint.files();
-    std::size_t index = 0;  // the tensors are in the order of the files
-    for (const safetensors::Tensor& tensor : checkpoint->checkpoint.unindexed_tensors()) {
-      const safetensors::File file = tensor.file();
-      while (&files[index].header() != &file.header()) ++index;
-      const safetensors_tensor_info info = safetensors::c::info_of(tensor.info());
-      visit(user, index, &info);
-    }
-    return {};
-  });
-}
-
-safetensors_status safetensors_checkpoint_stray_files(const safetensors_checkpoint* checkpoint,
-                                                      void (*visit)(void* user, const char* name), void* user,
-                                                      safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{checkpoint, "checkpoint"}, {visit, "visit"}}); !status) return status;
-    const Result<std::vector<std::string>> names = checkpoint->checkpoint.stray_files();
-    if (!names) return names.error();
-    for (const std::string& name : *names) visit(user, name.c_str());
-    return {};
-  });
-}
-
 }  // extern "C"

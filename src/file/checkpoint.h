@@ -34,8 +34,6 @@ struct CheckpointState {
 
   // The parts of the first index that are kept.
   struct Index {
-    std::string folder;    // as in file::IndexFile
-    std::string absolute;  // the same folder, whatever the working directory becomes
     std::string metadata;
     std::optional<std::uint64_t> total_size;
   };

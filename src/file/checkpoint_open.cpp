@@ -17,7 +17,6 @@
 #include "file/file.h"
 #include "os/descriptor.h"
 #include "os/parallel.h"
-#include "os/path.h"
 
 namespace safetensors::file {
 namespace {
@@ -160,12 +159,6 @@ Status open_files(const CheckpointPaths& paths, const CheckpointOptions& options
   return files.join(state);
 }
 
-// Returns the absolute path of a folder, or the path itself if there is no working directory.
-std::string absolute_folder(const std::string& folder) {
-  std::string path = os::absolute_path(folder.empty() ? "." : folder);
-  return os::is_absolute(path) ? path : folder;
-}
-
 using Resolved = std::unique_ptr<const CheckpointPaths>;
 
 Result<Resolved> resolve(std::span<const std::string> paths, base::Cancellation& cancellation) {
@@ -186,8 +179,7 @@ Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& pa
                                                        std::size_t descriptors, base::Cancellation& cancellation) {
   auto state = std::make_shared<CheckpointState>();
   if (const IndexFile* const index = parts.index())
-    state->index = {index->folder, absolute_folder(index->folder), index->shards->metadata(),
-                    index->shards->total_size()};
+    state->index = {index->shards->metadata(), index->shards->total_size()};
   // Every thread needs a descriptor.
   const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
   Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);

@@ -51,11 +51,14 @@ class IndexTest(edit_test.EditTest):
         for options in ([], ["--dry-run"]):
             self.fail_with(1, "exists; --force replaces it", "index", "model", *options)
             self.assertEqual(self.run_command("index", "model", *options).stdout.decode(), changes)
+        self.change(lambda index: index.update(more=1))
+        lost = f"{self.index}: old index: the new one lacks 1 member beside metadata and weight_map\n"
         document = json.loads(self.run_command("index", "model", "--json", "--force", "--dry-run").stdout)
+        self.assertEqual(document["lost_members"], 1)
         self.assertEqual([change["kind"] for change in document["changes"]], ["unindexed_file", "wrong_file"])
         self.assertEqual((document["written"], document["tensor_count"]), (False, 2))
         wrote = "wrote model.safetensors.index.json: 2 tensors in 2 files, 7 B\n"
-        self.assertEqual(self.succeed("index", self.index, "--force"), changes + wrote)
+        self.assertEqual(self.succeed("index", self.index, "--force"), changes + lost + wrote)
         self.assertEqual(self.read(self.index), right)
         self.change(lambda index: index["weight_map"].pop("b"))
         self.assertEqual(self.run_command("verify", "model").returncode, 1)

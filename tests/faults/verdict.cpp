@@ -73,7 +73,7 @@ bool writes_checkpoint(std::string_view function) {
 }
 
 bool needs_folder(std::string_view function) {
-  return opens_checkpoint(function) || writes_checkpoint(function) || function == "safetensors_checkpoint_stray_files";
+  return opens_checkpoint(function) || writes_checkpoint(function);
 }
 
 // Temporaries of killed writers that cannot be found stay where they are.

@@ -93,43 +93,6 @@ TEST_F(CheckpointTest, TakesOnlyShardOfOne) {
   EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"x"});
 }
 
-TEST_F(CheckpointTest, FindsUnindexedTensors) {
-  put_two();
-  const auto names = [&] {
-    Names found;
-    for (const Tensor& tensor : Checkpoint::open(directory_.path()).value().unindexed_tensors()) {
-      const File file = tensor.file();
-      found.push_back(file.path().substr(directory_.path().size() + 1) + " " + std::string(tensor.name()));
-    }
-    return found;
-  };
-  EXPECT_EQ(names(), Names{});
-  // x is in the index, but in another file.
-  put_file("two.safetensors", u8_file({{"z", "z"}, {"lost", "l"}, {"x", "x"}}));
-  EXPECT_EQ(names(), (Names{"two.safetensors lost", "two.safetensors x"}));
-  EXPECT_EQ(Checkpoint::open(at("two.safetensors")).value().unindexed_tensors().size(), 0U);
-}
-
-TEST_F(CheckpointTest, FindsStrayFiles) {
-  put_two();
-  const auto names = [&](const std::string& path) { return Checkpoint::open(path).value().stray_files().value(); };
-  EXPECT_EQ(names(directory_.path()), Names{});
-  put_file("old.safetensors", "not looked at");
-  put_file("old.bin", "");
-  ASSERT_EQ(::mkdir(at("folder.safetensors").c_str(), 0700), 0);
-  put_file("./model.safetensors.index.json", index_text({{"z", ".//two.safetensors"}, {"x", "./one.safetensors"}}));
-  EXPECT_EQ(names(directory_.path()), (Names{"old.safetensors"}));
-  EXPECT_EQ(names(at("model.safetensors.index.json")), (Names{"old.safetensors"}));
-  EXPECT_EQ(names(at("two.safetensors")), Names{});
-  // The folder is that of the index, also from another working directory.
-  EXPECT_EQ(in_child([&] {
-              if (::chdir(directory_.path().c_str()) != 0) return false;
-              const Checkpoint model = Checkpoint::open("model.safetensors.index.json").value();
-              return ::chdir("/") == 0 && model.stray_files().value() == Names{"old.safetensors"};
-            }),
-            0);
-}
-
 TEST_F(CheckpointTest, FindsFilesThatCannotBeOpened) {
   put_two();
   const auto found = [&](const std::string& path) { return Checkpoint::find_files(path).value(); };

@@ -47,6 +47,13 @@ TEST_F(CheckpointIndexTest, TakesNumberedFilesOnly) {
   EXPECT_EQ(problems(), (std::vector<std::string>{"file `consolidated.safetensors` is not in the index"}));
 }
 
+TEST_F(CheckpointIndexTest, KnowsFilesByAnySpelling) {
+  put_file("x.safetensors", "a");
+  put_index({{"a", ".//x.safetensors"}});
+  std::filesystem::create_directory(directory_ / "folder.safetensors");
+  EXPECT_EQ(problems(), std::vector<std::string>{"total_size is 1, the tensors have 3 bytes"});
+}
+
 TEST_F(CheckpointIndexTest, TakesAllFilesWithoutNumbers) {
   put_file("x.safetensors", "a");
   put_file("y.safetensors", "b");

@@ -220,23 +220,6 @@ class Checkpoint(Mapping[str, Tensor]):
         text = self._native.index_metadata()
         return json.loads(text) if text else None
 
-    def unindexed_tensors(self) -> dict[str, list[str]]:
-        """Return the names of tensors that are in a file where the index does not have them.
-
-        The checkpoint ignores these tensors. The keys are the paths of the files.
-        """
-        found: dict[str, list[str]] = {}
-        for file, name in self._native.unindexed_tensors():
-            found.setdefault(self.files[file], []).append(name)
-        return found
-
-    def stray_files(self) -> list[str]:
-        """Return the names of files that are in the folder of the index, but not in the index.
-
-        Only names that end in ".safetensors" count. Such files are often left from an older model.
-        """
-        return self._native.stray_files()
-
     def offset_keys(self) -> list[str]:
         """Return the names in the order of the files and of their bytes, as iteration does."""
         return self._native.names()
