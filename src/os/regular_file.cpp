@@ -54,7 +54,7 @@ Result<Descriptor> open_first(const std::string& path) {
   FileStatus status;
   if (status_of_path(path.c_str(), Symlinks::follow, status) != 0) {
     Error error = system_error(Errc::open_failed, errno, "cannot open", path);
-    if (error.os_error == ENOENT && status_of_path(path.c_str(), Symlinks::keep, status) == 0)
+    if (error.os_error == ENOENT && status_of_path(path.c_str(), Symlinks::keep, status) == 0 && status.is_symlink())
       error.message += " (the path is a symlink to nothing)";
     return error;
   }
