@@ -4,7 +4,7 @@
     docs/pictures/make.py SAFETENSORS
 
 Writes into the folder of this file. The terminal needs only Python. The page needs Chromium on the PATH; without it the
-pictures of the page stay as they are. If pngquant is there, it makes them smaller. The model is made here, with a
+picture of the page stays as it is. If pngquant is there, it makes it smaller. The model is made here, with a
 fixed seed: a small Llama in two files, and a copy with other attention weights in one layer.
 """
 import fcntl
@@ -186,8 +186,6 @@ def main(program: str) -> None:
         commands = [["info", "llama"], ["ls", "--tree", "llama"], ["diff", "llama", "tuned"], ["verify", "llama"]]
         write_terminal(os.path.join(HERE, "terminal.svg"), program, folder, commands)
         write_page("page.png", program, folder, (1280, 1090), "", ["--stats"])
-        chosen = ["--stats", "--values", "model.layers.[024].self_attn.q_proj.weight"]
-        write_page("tensor.png", program, folder, (1280, 1190), "#model.layers.3.mlp.up_proj.weight", chosen)
 
 
 if __name__ == "__main__":
