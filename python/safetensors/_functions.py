@@ -12,8 +12,9 @@ from ._types import Backend, Buffer, Durability, Framework
 
 __all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "serialize_file"]
 
-# The plan of `safe_open.prefetch`: names to None (the whole tensor) or to a slice of rows.
-PrefetchPlan = dict[str, slice | None]
+# The plan of `safe_open.prefetch`: names to None (the whole tensor), to a slice of rows, or to lists of slices of the
+# first dimensions.
+PrefetchPlan = dict[str, slice | tuple[list[slice], ...] | None]
 
 
 def serialize(

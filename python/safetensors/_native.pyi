@@ -77,9 +77,7 @@ class TensorMeta:
         """The range [begin, end) of the tensor, in bytes from the start of the data."""
 
 class TensorStream:
-    """An iterator over the pairs (name, tensor) of a PrefetchLoader, in the order in which tensors
-    are complete.
-    """
+    """An iterator over the pairs (name, tensor) of a PrefetchLoader that nobody has taken."""
 
     def __iter__(self) -> Self:
         """Return the iterator itself."""
@@ -88,7 +86,7 @@ class TensorStream:
 class PrefetchLoader:
     """Read tensors in the background and hand out each one as soon as it is complete.
 
-    You may take a tensor again: it is the same object until the loader is closed. The loader is a
+    Each tensor is taken once, by `take` or by iterating. Then it is yours alone. The loader is a
     context manager. It may outlive the `safe_open` that made it. Use it from any number of threads at
     once, but not in a forked child.
     """
@@ -98,18 +96,15 @@ class PrefetchLoader:
     def take(self, name: str) -> Any:
         """Wait for a tensor and return it.
 
-        Raises SafetensorError for a name that is not in the plan, after `close`, and if reading failed.
+        Raises SafetensorError for a name that is not in the plan or was taken before, after `close`, and
+        if reading failed.
         """
     def close(self) -> None:
         """Stop reading and release the tensors read. Tensors that you took stay valid."""
-    def __getitem__(self, name: str) -> Any:
-        """Do the same as `take`."""
     def __len__(self) -> int:
         """Return the number of tensors in the plan."""
-    def __contains__(self, name: object) -> bool:
-        """Return whether the plan has a tensor with this name."""
     def __iter__(self) -> TensorStream:
-        """Iterate over all pairs (name, tensor), in the order in which tensors are complete."""
+        """Iterate over the pairs that nobody has taken, in the order in which tensors are complete."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -199,10 +194,11 @@ class safe_open:
     ) -> PrefetchLoader:
         """Start to read tensors in the background, and return a PrefetchLoader that hands them out.
 
-        `plan`: a dict from names to None (the whole tensor) or to a slice of rows, with step 1 and inside
-        of the tensor. None reads every tensor. `device`: the device of the tensors (torch and paddle); None
+        `plan`: a dict from names to None (the whole tensor), to a slice of rows, or to a tuple of lists of
+        slices, a list for each of the first dimensions. The slices of a list are joined. They have step 1
+        and lie inside of the tensor. None reads every tensor. `device`: the device of the tensors (torch and paddle); None
         is the device of the file. `threads`: the number of reader threads; 0 uses as many as are useful.
-        The memory needed is that of the planned tensors.
+        They read 256 MiB ahead of the tensors that are taken.
 
         Raises SafetensorError for a plan that cannot be met. `PrefetchLoader.take` raises errors of reading.
         """

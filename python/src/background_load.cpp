@@ -1,11 +1,11 @@
-// Stores the arrays of a safetensors::Stream by index, so that an item can be asked for by name, in any order and
-// again. The threads that wait for items take them from the stream: one thread at a time waits for the stream and
-// stores the next item, even if another thread needs it. The others wait for this thread. The memory budget of the
-// stream covers the whole plan, so reading goes on while nobody waits.
+// Stores the arrays of a safetensors::Stream until they are taken, so that an item can be asked for by name, in any
+// order. The threads that wait for items take them from the stream: one thread at a time waits for the stream and
+// stores the next item, even if another thread needs it. The others wait for this thread. While nobody waits, reading
+// goes on up to the memory budget of the stream. Items that were complete before the one that a thread waits for are
+// held beyond it.
 #include "background_load.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace safetensors::python {
@@ -15,9 +15,7 @@ void BackgroundLoad::Delete::operator()(BackgroundLoad* load) const noexcept {
 }
 
 Result<BackgroundLoad::Owner> BackgroundLoad::start(const ReadPlan& plan, unsigned threads) {
-  // Twice the bytes of the plan: a stream uses half of its budget for items that are being read.
-  const std::uint64_t budget = std::min(plan.nbytes(), std::numeric_limits<std::uint64_t>::max() / 2) * 2;
-  Result<Stream> stream = plan.stream({.threads = threads, .memory_limit = budget});
+  Result<Stream> stream = plan.stream({.threads = threads});
   if (!stream) return std::move(stream).error();
   return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
 }
@@ -27,7 +25,10 @@ Result<bool> BackgroundLoad::wait_until(std::chrono::milliseconds limit, Done do
   const auto end = std::chrono::steady_clock::now() + limit;
   std::optional<Stream> ended;  // destroyed after the mutex is released: it joins threads and closes files
   std::unique_lock lock(mutex_);
-  while (!done()) {
+  while (true) {
+    if (closed_ && taken_count_ != taken_.size()) return *failure_;
+    Result<bool> found = done();
+    if (!found || *found) return found;
     if (failure_) return *failure_;
     const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (remaining.count() <= 0) return false;
@@ -41,10 +42,9 @@ Result<bool> BackgroundLoad::wait_until(std::chrono::milliseconds limit, Done do
     lock.lock();
     waiting_ = false;
     if (ready) store_next();
-    if (order_.size() == count_) ended.swap(stream_);
+    if (remaining_ == 0) ended.swap(stream_);
     changed_.notify_all();  // also if nothing came: another thread may go on longer than this one
   }
-  return true;
 }
 
 // Called under the mutex when next() does not wait.
@@ -53,40 +53,56 @@ void BackgroundLoad::store_next() {
   if (!next) {
     failure_ = std::move(next).error();
   } else if (*next) {
-    arrays_[(*next)->index] = std::move((*next)->array);
-    order_.push_back((*next)->index);
+    complete_.push_back(*std::move(*next));
+    --remaining_;
   }
 }
 
-Result<bool> BackgroundLoad::wait(std::size_t item, std::chrono::milliseconds limit) {
-  return wait_until(limit, [&] { return !arrays_.empty() && arrays_[item]; });
-}
-
-Result<bool> BackgroundLoad::wait_next(std::size_t& position, std::size_t* item, std::chrono::milliseconds limit) {
-  return wait_until(limit, [&] {
-    if (position != count_ && (arrays_.empty() || position >= order_.size())) return false;
-    *item = position == count_ ? count_ : order_[position++];
+Result<bool> BackgroundLoad::take(std::size_t item, Array* array, std::chrono::milliseconds limit) {
+  return wait_until(limit, [&]() -> Result<bool> {
+    if (taken_[item])
+      return Error{.code = Errc::invalid_argument,
+                   .message = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"};
+    const auto found = std::ranges::find(complete_, item, &StreamItem::index);
+    if (found == complete_.end()) return false;
+    hand_out(found, array);
     return true;
   });
 }
 
-Array BackgroundLoad::array(std::size_t item) {
-  const std::lock_guard lock(mutex_);
-  return *arrays_[item];
+Result<bool> BackgroundLoad::take_next(std::size_t* item, Array* array, std::chrono::milliseconds limit) {
+  return wait_until(limit, [&]() -> Result<bool> {
+    *item = taken_.size();
+    if (taken_count_ == taken_.size()) return true;
+    if (complete_.empty()) return false;
+    *item = complete_.front().index;
+    hand_out(complete_.begin(), array);
+    return true;
+  });
 }
 
-void BackgroundLoad::drop(std::size_t item) {
-  Array dropped;  // destroyed after the mutex is released
+void BackgroundLoad::hand_out(std::deque<StreamItem>::iterator found, Array* array) {
+  taken_[found->index] = true;
+  ++taken_count_;
+  *array = std::move(found->array);
+  complete_.erase(found);
+}
+
+void BackgroundLoad::give_back(std::size_t item, Array array) {
   const std::lock_guard lock(mutex_);
-  if (!arrays_.empty()) std::swap(*arrays_[item], dropped);
+  taken_[item] = false;
+  --taken_count_;
+  if (!closed_) complete_.push_front({.index = item, .array = std::move(array)});
+  changed_.notify_all();
 }
 
 void BackgroundLoad::close() noexcept {
   std::optional<Stream> ended;  // these are destroyed after the mutex is released
-  std::vector<std::optional<Array>> arrays;
+  std::deque<StreamItem> complete;
   std::unique_lock lock(mutex_);
   if (!failure_) failure_ = Error{.code = Errc::cancelled};
-  arrays.swap(arrays_);
+  closed_ = true;
+  complete.swap(complete_);
   if (stream_) stream_->cancel();
   changed_.notify_all();
   changed_.wait(lock, [&] { return !waiting_; });

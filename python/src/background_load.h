@@ -1,4 +1,4 @@
-// Keeps all items of a stream: the data of a PrefetchLoader. Never takes the GIL.
+// Keeps the complete items of a stream until they are taken: the data of a PrefetchLoader. Never takes the GIL.
 #pragma once
 
 #include <safetensors/safetensors.h>
@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,39 +33,38 @@ class BackgroundLoad {
   // Returns whether this process is a forked child. Then no other function may be called.
   [[nodiscard]] bool forked() const noexcept { return os::process_id() != process_; }
 
-  // Waits until the item is complete, for at most `limit`, and returns whether it is. Error: the reason why it will
-  // never be complete; cancelled after close().
-  [[nodiscard]] Result<bool> wait(std::size_t item, std::chrono::milliseconds limit);
-  // The same for the item at `position` in the order of completion. If it is complete, stores its index in *item and
-  // advances position. After the last item, *item is the number of items.
-  [[nodiscard]] Result<bool> wait_next(std::size_t& position, std::size_t* item, std::chrono::milliseconds limit);
-
-  // Returns the array of a complete item. Call it before drop() and close().
-  [[nodiscard]] Array array(std::size_t item);
-  // Releases the memory of a complete item. The item stays complete.
-  void drop(std::size_t item);
+  // Waits until the item is complete, for at most `limit`. If it is, stores its array in *array and returns true.
+  // Errors: invalid_argument (the item was taken before); the reason why it will never be complete; cancelled after
+  // close().
+  [[nodiscard]] Result<bool> take(std::size_t item, Array* array, std::chrono::milliseconds limit);
+  // The same for the first item to be complete that was not taken. Stores its index in *item. If all items were taken,
+  // *item is the number of items.
+  [[nodiscard]] Result<bool> take_next(std::size_t* item, Array* array, std::chrono::milliseconds limit);
+  // Gives back an item that was taken, so that it can be taken again. Does nothing after close().
+  void give_back(std::size_t item, Array array);
 
   // Stops reading, waits for the threads and releases all memory. Idempotent, from any thread.
   void close() noexcept;
 
  private:
-  BackgroundLoad(Stream stream, std::size_t items) : count_(items), stream_(std::move(stream)), arrays_(items) {
-    order_.reserve(items);
-  }
+  BackgroundLoad(Stream stream, std::size_t items) : stream_(std::move(stream)), remaining_(items), taken_(items) {}
   ~BackgroundLoad() { close(); }
   template <class Done>
   Result<bool> wait_until(std::chrono::milliseconds limit, Done done);
   void store_next();
+  void hand_out(std::deque<StreamItem>::iterator found, Array* array);
 
   const std::uint64_t process_ = os::process_id();
-  const std::size_t count_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  bool waiting_ = false;                      // a thread waits for the stream, without the mutex
-  std::optional<Stream> stream_;              // empty after the last item, and after close()
-  std::vector<std::optional<Array>> arrays_;  // of complete items; empty after close()
-  std::vector<std::size_t> order_;            // complete items, in the order of completion
+  bool waiting_ = false;             // a thread waits for the stream, without the mutex
+  std::optional<Stream> stream_;     // empty after the last item, and after close()
+  std::size_t remaining_;            // number of items that are not complete
+  std::deque<StreamItem> complete_;  // not taken, in the order of completion
+  std::vector<bool> taken_;
+  std::size_t taken_count_ = 0;
   std::optional<Error> failure_;
+  bool closed_ = false;
 };
 
 }  // namespace safetensors::python

@@ -1,5 +1,6 @@
-// The classes PrefetchLoader and TensorStream. A BackgroundLoad keeps the planned tensors. A loader makes a tensor of
-// the framework when it is first taken, and keeps it. While a call waits, it looks for signals 20 times per second.
+// The classes PrefetchLoader and TensorStream. A BackgroundLoad keeps the planned tensors until they are taken. Each is
+// taken once: a loader makes a tensor of the framework and forgets it. While a call waits, it looks for signals 20
+// times per second.
 #include "prefetch.h"
 
 #include <algorithm>
@@ -64,9 +65,10 @@ class TensorFactory {
 class PrefetchLoader {
  public:
   PrefetchLoader(const Header& header, const std::vector<Planned>& planned, TensorFactory factory)
-      : header_(header), factory_(std::move(factory)), made_(planned.size()) {
+      : header_(header), factory_(std::move(factory)) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
+      picks_.push_back(item.picks);
       check_signals(names_.size());
       index_.emplace(header_.find(item.tensor.name()), names_.size());
       names_.push_back(to_str(item.tensor.name()));
@@ -93,11 +95,9 @@ class PrefetchLoader {
       raise("a prefetch loader reads only in the process that made it: open the file again in the forked child");
     return *load_;
   }
-  nb::object take(nb::handle self, std::size_t item);
-  nb::object hand_out(nb::handle self, std::size_t item, const std::string& prefix);
-  void close(nb::handle self);
-
-  std::vector<nb::object>& made() noexcept { return made_; }
+  nb::object take(std::size_t item);
+  nb::object make(std::size_t item, Array array, const std::string& prefix);
+  void close();
 
  private:
   Header header_;  // finds names by a keyed hash, so that a file cannot choose names that collide
@@ -105,54 +105,40 @@ class PrefetchLoader {
   std::vector<nb::object> names_;
   std::map<const TensorInfo*, std::size_t> index_;  // indices of names_, by entry of header_
   BackgroundLoad::Owner load_;
-  std::vector<nb::object> made_;  // guarded by the critical section of the loader; empty after close()
+  std::vector<Picks> picks_;
 };
 
-nb::object PrefetchLoader::take(nb::handle self, std::size_t item) {
+nb::object PrefetchLoader::take(std::size_t item) {
   BackgroundLoad& load = this->load();
   const std::string prefix = printable(nb::cast<std::string>(names_[item])) + ": ";
-  wait_for(prefix, [&](std::chrono::milliseconds limit) { return load.wait(item, limit); });
-  return hand_out(self, item, prefix);
-}
-
-// Returns the tensor of a complete item. Every caller gets the same object.
-nb::object PrefetchLoader::hand_out(nb::handle self, std::size_t item, const std::string& prefix) {
   Array array;
-  {
-    const nb::ft_object_guard guard(self);
-    if (made_.empty()) raise(prefix + kClosed);
-    if (made_[item].is_valid()) return made_[item];
-    array = load().array(item);
-  }
-  nb::object made = factory_.make(array, prefix);
-  {
-    const nb::ft_object_guard guard(self);
-    if (made_.empty()) return made;  // closed meanwhile
-    if (made_[item].is_valid()) return made_[item];
-    made_[item] = made;
-  }
-  // A tensor on another device is a copy. Then this releases the host memory, without the GIL because it may be much.
-  const WithoutGil released;
-  load_->drop(item);
-  array = Array();
-  return made;
+  wait_for(prefix, [&](std::chrono::milliseconds limit) { return load.take(item, &array, limit); });
+  return make(item, std::move(array), prefix);
 }
 
-void PrefetchLoader::close(nb::handle self) {
-  if (load_->forked()) return;
-  std::vector<nb::object> made;
-  {
-    const nb::ft_object_guard guard(self);
-    made.swap(made_);
+// If the device refuses the tensor, it can be taken again.
+nb::object PrefetchLoader::make(std::size_t item, Array array, const std::string& prefix) {
+  try {
+    if (!picks_[item].empty()) array = pick(std::move(array), picks_[item]);
+    nb::object made = factory_.make(array, prefix);
+    const WithoutGil released;  // a tensor on another device is a copy, so this may free much memory
+    array = Array();
+    return made;
+  } catch (...) {
+    load_->give_back(item, std::move(array));
+    throw;
   }
+}
+
+void PrefetchLoader::close() {
+  if (load_->forked()) return;
   const WithoutGil released;
   load_->close();
 }
 
-// The iterator of a loader. Each iterator returns every tensor.
+// The iterator of a loader. All iterators of one loader share its tensors.
 struct TensorStream {
   nb::object loader;
-  std::size_t position = 0;
 };
 
 using Self = nb::pointer_and_handle<PrefetchLoader>;
@@ -161,46 +147,18 @@ nb::object take(Self self, nb::object name) {
   const std::string_view text = from_name(name);
   const std::optional<std::size_t> item = self.p->find(text);
   if (!item) raise_missing("tensor " + printable(text) + " is not in the prefetch plan", name);
-  return self.p->take(self.h, *item);
+  return self.p->take(*item);
 }
 
 nb::object next(TensorStream& stream) {
   PrefetchLoader& loader = *nb::inst_ptr<PrefetchLoader>(stream.loader);
   BackgroundLoad& load = loader.load();
   std::size_t item = 0;
-  wait_for("", [&](std::chrono::milliseconds limit) { return load.wait_next(stream.position, &item, limit); });
+  Array array;
+  wait_for("", [&](std::chrono::milliseconds limit) { return load.take_next(&item, &array, limit); });
   if (item == loader.names().size()) throw nb::stop_iteration();
-  return nb::make_tuple(loader.names()[item], loader.hand_out(stream.loader, item, ""));
+  return nb::make_tuple(loader.names()[item], loader.make(item, std::move(array), ""));
 }
-
-int visit_loader(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  for (const nb::object& made : nb::inst_ptr<PrefetchLoader>(self)->made()) Py_VISIT(made.ptr());
-  return 0;
-}
-
-// A reference cycle exists only if somebody made the loader an attribute of one of its tensors.
-int clear_loader(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  std::vector<nb::object> made;
-  made.swap(nb::inst_ptr<PrefetchLoader>(self)->made());
-  return 0;
-}
-
-int visit_stream(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<TensorStream>(self)->loader.ptr());
-  return 0;
-}
-
-PyType_Slot loader_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
-                              {Py_tp_traverse, reinterpret_cast<void*>(&visit_loader)},
-                              {Py_tp_clear, reinterpret_cast<void*>(&clear_loader)},
-                              {0, nullptr}};
-PyType_Slot stream_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
-                              {Py_tp_traverse, reinterpret_cast<void*>(&visit_stream)},
-                              {0, nullptr}};
 
 struct Request {
   std::shared_ptr<Opened> opened;
@@ -224,11 +182,6 @@ Request parse_request(nb::handle plan, nb::handle device, nb::handle threads,
   return {std::move(opened), std::move(wanted), std::move(planned), readers};
 }
 
-Status add(ReadPlan& plan, const Planned& item) {
-  if (!item.rows) return plan.add(item.tensor);
-  return plan.add(item.tensor, Slice{*item.rows});
-}
-
 }  // namespace
 
 nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads,
@@ -248,7 +201,7 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
   ReadPlan reads;
   for (const Planned& item : request.planned) {
     check_signals(reads.size());
-    if (Status status = add(reads, item); !status)
+    if (Status status = reads.add(item.tensor, item.slice); !status)
       raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
   PrefetchLoader loader(opened.header(), request.planned, std::move(factory));
@@ -262,15 +215,14 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
 }
 
 void define_prefetch(nb::module_& module) {
-  nb::class_<TensorStream>(
-      module, "TensorStream", nb::type_slots(stream_slots),
-      "An iterator of (name, tensor) over a PrefetchLoader, in the order in which tensors are complete.")
+  nb::class_<TensorStream>(module, "TensorStream", nb::type_slots(refuse_new_slots),
+                           "An iterator of (name, tensor) over the tensors of a PrefetchLoader that nobody has taken.")
       .def("__iter__", [](nb::pointer_and_handle<TensorStream> self) { return nb::borrow(self.h); })
       .def("__next__", &next);
   nb::class_<PrefetchLoader>(
-      module, "PrefetchLoader", nb::type_slots(loader_slots),
+      module, "PrefetchLoader", nb::type_slots(refuse_new_slots),
       "Tensors that are read in the background. Take them by name, or iterate.\n\n"
-      "A tensor may be taken again: it is the same object until the loader is closed. Also a context manager.\n"
+      "Each tensor is taken once, and then it is yours alone. Also a context manager.\n"
       "It stays valid after its safe_open is closed. Any number of threads may use it, but not a forked child.")
       .def(
           "names",
@@ -284,28 +236,20 @@ void define_prefetch(nb::module_& module) {
           },
           "The names in the plan, in the order of their bytes in the file.")
       .def("take", &take, nb::arg("name").none(),
-           "Waits for a tensor and returns it. Raises SafetensorError for a name that is not in the plan, after\n"
-           "close(), and if reading failed.")
-      .def("__getitem__", &take, nb::arg("name").none(), "The same as take.")
+           "Waits for a tensor and returns it. Raises SafetensorError for a name that is not in the plan or was\n"
+           "taken before, after close(), and if reading failed.")
       .def(
-          "close", [](Self self) { self.p->close(self.h); },
+          "close", [](Self self) { self.p->close(); },
           "Stops reading and releases the memory. Tensors that were taken stay valid. Idempotent.")
       .def("__len__", [](const PrefetchLoader& self) { return self.names().size(); })
       .def(
-          "__contains__",
-          [](const PrefetchLoader& self, nb::object name) {
-            if (!PyUnicode_Check(name.ptr())) return false;
-            const std::optional<std::string_view> text = to_name(name, "name");
-            return text && self.find(*text).has_value();
-          },
-          nb::arg("name").none())
-      .def(
           "__iter__", [](Self self) { return TensorStream{nb::borrow(self.h)}; },
-          "A new iterator of (name, tensor) over all tensors, in the order in which they are complete.")
+          "An iterator of (name, tensor) over the tensors that nobody has taken, in the order in which they are\n"
+          "complete.")
       .def(
           "__enter__", [](Self self) { return nb::borrow(self.h); }, "Returns the loader.")
       .def(
-          "__exit__", [](Self self, nb::args) { self.p->close(self.h); }, "The same as close.");
+          "__exit__", [](Self self, nb::args) { self.p->close(); }, "The same as close.");
 }
 
 }  // namespace safetensors::python

@@ -1,7 +1,10 @@
 // Checks a prefetch plan against the header. The order of the checks and the error texts are those of the reference.
 #include "prefetch_plan.h"
 
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 
 namespace safetensors::python {
@@ -57,16 +60,56 @@ void check_step(nb::handle slice, const std::string& name) {
   if (step != 1) raise("prefetch plan slices must have step 1, got " + std::to_string(step) + " for " + name);
 }
 
+using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+Range range_of(nb::handle slice, const std::string& name, std::uint64_t rows) {
+  const std::int64_t begin = to_optional_row(slice, "start", name, rows).value_or(0);
+  const std::int64_t end = to_optional_row(slice, "stop", name, rows).value_or(static_cast<std::int64_t>(rows));
+  check_step(slice, name);
+  const auto from_start = [&](std::int64_t row) { return static_cast<std::uint64_t>(row) + (row < 0 ? rows : 0); };
+  return {from_start(begin), std::max(from_start(begin), from_start(end))};
+}
+
+// The slices of each dimension that the value names, or nullopt for a value of another form.
+std::optional<std::vector<std::vector<nb::object>>> slices_of(nb::handle value) {
+  if (PySlice_Check(value.ptr())) return {{{nb::borrow(value)}}};
+  if (!PyTuple_Check(value.ptr())) return std::nullopt;
+  std::vector<std::vector<nb::object>> all;
+  for (const nb::handle dimension : nb::borrow<nb::tuple>(value)) {
+    if (!PyList_Check(dimension.ptr())) return std::nullopt;
+    all.emplace_back();
+    for (const nb::handle slice : nb::borrow<nb::list>(dimension)) {
+      if (!PySlice_Check(slice.ptr())) return std::nullopt;
+      all.back().push_back(nb::borrow(slice));
+    }
+  }
+  return all;
+}
+
 // name: the name in error messages.
-std::optional<DimSlice> rows_of(nb::handle value, const std::string& name, ShapeView shape) {
-  if (value.is_none()) return std::nullopt;
-  if (!PySlice_Check(value.ptr()))
+Planned planned_of(Tensor tensor, nb::handle value, const std::string& name) {
+  Planned planned{std::move(tensor)};
+  if (value.is_none()) return planned;
+  const ShapeView shape = planned.tensor.shape();
+  const auto slices = slices_of(value);
+  if (!slices || (!shape.empty() && slices->size() > shape.size()))
     raise("prefetch plan values must be None or a slice, got " + shown_type(value) + " for " + name);
-  if (shape.empty()) raise("cannot slice rows of the 0-d tensor " + name);
-  const std::optional<std::int64_t> begin = to_optional_row(value, "start", name, shape[0]);
-  const std::optional<std::int64_t> end = to_optional_row(value, "stop", name, shape[0]);
-  check_step(value, name);
-  return DimSlice::range(begin, end);
+  if (shape.empty() && !slices->empty()) raise("cannot slice rows of the 0-d tensor " + name);
+  std::vector<DimSlice> hull;
+  for (std::size_t i = 0; i < slices->size(); ++i) {
+    std::vector<Range>& ranges = planned.picks.emplace_back();
+    for (const nb::object& slice : (*slices)[i]) ranges.push_back(range_of(slice, name, shape[i]));
+    std::uint64_t first = ranges.empty() ? 0 : ranges.front().first;
+    std::uint64_t last = ranges.empty() ? 0 : ranges.front().second;
+    for (const Range& range : ranges) first = std::min(first, range.first), last = std::max(last, range.second);
+    for (Range& range : ranges) range = {range.first - first, range.second - first};
+    hull.push_back(DimSlice::range(static_cast<std::int64_t>(first), static_cast<std::int64_t>(last)));
+    if (ranges.size() < 2) ranges.clear();
+    if (!ranges.empty() && bits(planned.tensor.dtype()) < 8)
+      raise("prefetch cannot join slices of " + name + ": its elements are smaller than a byte");
+  }
+  planned.slice = Slice(std::move(hull));
+  return planned;
 }
 
 }  // namespace
@@ -75,6 +118,29 @@ std::string_view from_name(nb::handle name) {
   if (name.is_none()) raise_type_error("'None' is not an instance of 'str'");
   if (!PyUnicode_Check(name.ptr())) raise_type_error("'" + name_of_type(name) + "' object is not an instance of 'str'");
   return from_str(name, "name");
+}
+
+Array pick(Array array, const Picks& picks) {
+  for (std::size_t i = 0; i < picks.size(); ++i) {
+    const std::vector<Range>& ranges = picks[i];
+    if (ranges.empty()) continue;
+    const ShapeView shape = array.shape();
+    std::vector<std::uint64_t> picked(shape.begin(), shape.end());
+    std::uint64_t inner = bits(array.dtype());
+    for (std::size_t at = i + 1; at < shape.size(); ++at) inner *= shape[at];
+    const std::size_t row = static_cast<std::size_t>(inner) / 8;
+    picked[i] = 0;
+    for (const Range& range : ranges) picked[i] += range.second - range.first;
+    const std::size_t size = array.bytes().size() / std::max<std::size_t>(shape[i], 1) * picked[i];
+    const std::shared_ptr<std::byte[]> memory(new std::byte[std::max<std::size_t>(size, 1)]);
+    std::byte* to = memory.get();
+    for (const std::byte* from = array.bytes().data(); to != memory.get() + size; from += shape[i] * row) {
+      for (const Range& range : ranges)
+        to = std::copy_n(from + range.first * row, (range.second - range.first) * row, to);
+    }
+    array = Array(array.dtype(), Shape(picked), {memory.get(), size}, memory, MemoryKind::owned);
+  }
+  return array;
 }
 
 std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) {
@@ -89,18 +155,17 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
   }
   const auto items = dict_items(plan);  // a copy: an __index__ or another thread may change the caller's dict
   if (items.empty()) raise("prefetch plan selects no tensors");
-  std::map<const TensorInfo*, std::optional<DimSlice>> wanted;
+  std::map<const TensorInfo*, Planned> wanted;
   for (const auto& [key, value] : items) {
     check_signals(wanted.size());
     const std::string_view name = key_of(key);
-    const Tensor tensor = opened.find(name);
-    wanted[header.find(name)] = rows_of(value, printable(name), tensor.shape());
+    wanted.insert_or_assign(header.find(name), planned_of(opened.find(name), value, printable(name)));
   }
   std::size_t round = 0;
   for (const TensorInfo& tensor : header.tensors()) {
     check_signals(round++);
     const auto found = wanted.find(&tensor);
-    if (found != wanted.end()) planned.push_back({opened.find(tensor.name), found->second});
+    if (found != wanted.end()) planned.push_back(std::move(found->second));
   }
   return planned;
 }

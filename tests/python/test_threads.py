@@ -140,15 +140,19 @@ def test_one_slice_serves_many_threads(path: Path, arrays: Arrays) -> None:
     at_once(work)
 
 
-def test_one_loader_gives_each_thread_all_tensors(path: Path, arrays: Arrays) -> None:
+def test_one_loader_gives_each_tensor_to_one_thread(path: Path, arrays: Arrays) -> None:
     for _ in range(ROUNDS):
         with safe_open(path, "np") as f, f.prefetch() as loader:
             items = iter(loader)
             seen: list[list[str]] = [[] for _ in range(THREADS)]
 
             def work(number: int, loader: Any = loader, items: Any = items, seen: Any = seen) -> None:
-                for name in shuffled(arrays, number):
-                    same(loader.take(name), arrays[name])
+                for name in shuffled(arrays, number)[:5]:
+                    try:
+                        same(loader.take(name), arrays[name])
+                        seen[number].append(name)
+                    except SafetensorError as problem:
+                        assert "already delivered" in str(problem)
                 for name, found in items:
                     same(found, arrays[name])
                     seen[number].append(name)
@@ -241,7 +245,7 @@ def test_one_thread_closes_what_others_read(path: Path, arrays: Arrays) -> None:
                 for name in shuffled(arrays, number):
                     same(f.get_tensor(name) if number % 2 else loader.take(name), arrays[name])
             except SafetensorError as problem:
-                assert str(problem) == "File is closed" or str(problem).endswith("prefetch loader closed")
+                assert str(problem) == "File is closed" or str(problem).endswith(("prefetch loader closed", "via take or iteration)"))
 
         at_once(work)
 
