@@ -30,48 +30,29 @@ namespace fs = std::filesystem;
 
 constexpr unsigned kMaxDepth = 32;
 
-struct Found {
-  std::string path;
-  std::string stem;  // "model.fp16" of model.fp16.safetensors
-};
-
-std::string stem_in(const std::string& name) {
-  return name.substr(0, name.rfind(".safetensors"));
-}
-
 // Returns the models and files of one folder, without the folders below it. partial: numbered files of which some are
 // missing are one model, too.
-std::vector<Found> models_in(const std::string& folder, const FolderNames& names, bool partial) {
-  std::vector<Found> found;
+std::vector<std::string> models_in(const std::string& folder, const FolderNames& names, bool partial) {
+  std::vector<std::string> found;
   std::set<std::string> used;
   for (const std::string& name : names.files) {
     if (!format::is_index_name(name)) continue;
-    found.push_back({path_in_folder(folder, name), stem_in(name)});
-    const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back().path);
+    found.push_back(path_in_folder(folder, name));
+    const Result<std::vector<std::string>> files = Checkpoint::find_files(found.back());
     if (files) used.insert(files->begin(), files->end());
   }
   for (const NumberedFiles& model : numbered_files(folder, names)) {
     if (!partial && !model.set.missing().empty()) continue;
-    found.push_back({model.pattern, model.set.stem});
+    found.push_back(model.pattern);
     for (const std::string& name : model.set.names) used.insert(path_in_folder(folder, name));
   }
   for (const std::string& name : names.files) {
     const std::string path = path_in_folder(folder, name);
-    if (name.ends_with(".safetensors") && !used.contains(path)) found.push_back({path, stem_in(name)});
+    if (name.ends_with(".safetensors") && !used.contains(path)) found.push_back(path);
   }
-  std::ranges::sort(found, {}, &Found::path);
-  if (found.size() == 1 && Checkpoint::find_files(folder)) found = {{folder, {}}};
+  std::ranges::sort(found);
+  if (found.size() == 1 && Checkpoint::find_files(folder)) found = {folder};
   return found;
-}
-
-// Returns whether all paths are variants of one model, such as `model.safetensors` and `model.fp16.safetensors`.
-bool are_variants(const std::vector<Found>& found) {
-  if (found.empty()) return false;
-  const std::string& plain = std::ranges::min(found, {}, [](const Found& one) { return one.stem.size(); }).stem;
-  return std::ranges::all_of(found, [&](const Found& one) {
-    const std::string_view rest = std::string_view(one.stem).substr(plain.size());
-    return one.stem.starts_with(plain) && (rest.empty() || rest.rfind('.') == 0);
-  });
 }
 
 // The paths for one folder after the other.
@@ -88,20 +69,24 @@ class Expansion {
     for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1);
   }
 
-  // Adds the models in the folders below, or the variants of one model. Adds nothing for any other folder.
+  // Adds the models in the folders below, or the files of an incomplete model. Adds nothing for any other folder.
   void add_components(const std::string& folder) {
     const FolderNames names = names_in(folder);
     const bool models = holds_models(names);
-    std::vector<Found> found = models_in(folder, names, partial());
+    std::vector<std::string> found = models_in(folder, names, partial());
     // Otherwise the verb opens the folder itself: as a model, or to name the several models in it in an error.
-    if (models && (!are_variants(found) || Checkpoint::find_files(folder))) found.clear();
+    if (models && (!partial() || found.size() != 1 || Checkpoint::find_files(folder))) found.clear();
     add(found);
     if (models) return;
     for (const std::string& name : names.folders) {
       const std::string below = path_in_folder(folder, name);
       const FolderNames inside = names_in(below);
       if (!inside.whole) paths_.push_back(below);
-      add(models_in(below, inside, partial()));
+      if (Checkpoint::find_files(below)) {
+        paths_.push_back(below);
+      } else {
+        add(models_in(below, inside, partial()));
+      }
     }
   }
 
@@ -109,9 +94,7 @@ class Expansion {
 
  private:
   [[nodiscard]] bool partial() const { return check_ != nullptr; }
-  void add(const std::vector<Found>& found) {
-    for (const Found& one : found) paths_.push_back(one.path);
-  }
+  void add(const std::vector<std::string>& found) { paths_.insert(paths_.end(), found.begin(), found.end()); }
   FolderCheck* check_;
   std::vector<std::string> paths_;
 };

@@ -4,7 +4,6 @@
 
 #include "folder_names.h"
 #include "folders.h"
-#include "numbered_files.h"
 #include "standard_input.h"
 #include "text/formatted.h"
 
@@ -93,18 +92,6 @@ std::string without_models(const std::string& folder, const FolderNames& names) 
   return choices("a folder of models in folders", models);
 }
 
-std::string several_files(const std::string& folder, const FolderNames& names) {
-  const std::vector<NumberedFiles> numbered = numbered_files(folder, names);
-  if (numbered.size() != 1) return {};
-  const format::ShardSet& set = numbered.front().set;
-  const std::vector<std::string> missing = set.missing();
-  std::vector<std::string> files = names.files;
-  std::erase_if(files, [](const std::string& name) { return !name.ends_with(".safetensors"); });
-  if (missing.empty() || files.size() != set.names.size()) return {};
-  return formatted("a folder with {} of the {} files of a model, without {} (to open those that are there: '{}')",
-                   set.names.size(), set.count, quoted(missing), printable(numbered.front().pattern));
-}
-
 }  // namespace
 
 std::string model_path(const std::string& argument) {
@@ -112,11 +99,7 @@ std::string model_path(const std::string& argument) {
   if (argument == kStandardInput || !fs::is_directory(argument, failed)) return argument;
   const FolderNames names = names_in(argument);
   if (is_cached_model(names) && !holds_models(names)) return snapshot_of(argument).value_or(argument);
-  const std::vector<NumberedFiles> numbered = numbered_files(argument, names);
-  if (numbered.size() != 1 || !numbered.front().set.missing().empty()) return argument;
-  const auto files =
-      std::ranges::count_if(names.files, [](const std::string& name) { return name.ends_with(".safetensors"); });
-  return static_cast<std::size_t>(files) == numbered.front().set.names.size() ? numbered.front().pattern : argument;
+  return argument;
 }
 
 Error explain_folder(Error error, const std::string& argument) {
@@ -125,7 +108,7 @@ Error explain_folder(Error error, const std::string& argument) {
   std::error_code failed;
   if (!fs::is_directory(argument, failed)) return error;
   const FolderNames names = names_in(argument);
-  const std::string text = holds_models(names) ? several_files(argument, names) : without_models(argument, names);
+  const std::string text = holds_models(names) ? std::string() : without_models(argument, names);
   if (!text.empty()) error.message = text;
   const bool files =
       error.code == Errc::ambiguous_checkpoint && std::ranges::none_of(names.files, format::is_index_name);

@@ -1,5 +1,5 @@
-// Folders that stand for a model in another way than by an index or a single file: the cache of huggingface_hub, and
-// numbered files without an index. And the errors of folders that stand for no model.
+// Folders that stand for a model in a way that the library does not know: the cache of huggingface_hub. And the errors
+// of folders that stand for no model.
 #pragma once
 
 #include <safetensors/error.h>
@@ -10,7 +10,6 @@ namespace safetensors::cli {
 
 // Returns the path that the library opens for an argument:
 // - for a folder `models--ORG--NAME` of the cache: the snapshot that refs/main names, or the only one;
-// - for a folder without an index whose safetensors files are all numbered files of one model: a pattern of them;
 // - any other argument as it is.
 [[nodiscard]] std::string model_path(const std::string& argument);
 

@@ -124,6 +124,7 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
     if (Status status = change(input, tensors); !status) return status.error();
   }
   RewriteOptions planned = options;
+  planned.names_of = *input.checkpoint();
   if (metadata_ != "none") {
     const MetadataConflict conflict = metadata_ == "first"  ? MetadataConflict::first
                                       : metadata_ == "last" ? MetadataConflict::last

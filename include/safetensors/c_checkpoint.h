@@ -133,10 +133,10 @@ typedef struct safetensors_checkpoint_write_options {
   const safetensors_write_options* write;
   /** Not 0: refuse a folder that exists. */
   uint32_t new_folder;
-  /** After the new files are in place, the files of an older model with the same stem are removed, in all generations:
-   * `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors`. In a folder that the caller may write but not read, only
-   * `stem.safetensors` and files that have the names of new files are removed, because others cannot be looked for.
-   * Not 0: they stay. Files with other names always stay. */
+  /** After the new files are in place, the files of an older model with the same stem are removed: those that its index
+   * names, and `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors` in all generations. In a folder that the caller
+   * may write but not read, numbered files stay that the index does not name, because they cannot be looked for.
+   * Not 0: they stay. Other files always stay, and so do files that another index names. */
   uint32_t keep_old_files;
   /** Not 0: other processes write, too. See safetensors_checkpoint_writer_join(). `in_place_if_no_rename` of `write` is
    * then UNSUPPORTED. */

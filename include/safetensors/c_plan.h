@@ -37,8 +37,8 @@ typedef struct safetensors_checkpoint_options {
  * `path` is one of these:
  * - a safetensors file;
  * - an index, whose name ends in `.json`; it decides which tensors exist;
- * - a folder. The library takes `model.safetensors.index.json`. Without that file, it takes the only
- *   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`;
+ * - a folder with one model: an index, a file `*.safetensors`, or all shards of one. A variant does not count beside
+ *   the plain model. `model.safetensors` counts before an index that does not name it;
  * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
  *   for itself.
  *

@@ -41,9 +41,11 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// `path` is one of these:
   /// - a safetensors file;
   /// - an index, whose name ends in `.json`;
-  /// - a folder. The library takes `model.safetensors.index.json`. Without that file, it takes the only
-  ///   `*.safetensors.index.json`. Without any index, it takes the only `*.safetensors`. Shards
-  ///   (`*-NNNNN-of-NNNNN.safetensors`) do not count then, because they are only parts of a model;
+  /// - a folder with one model: an index, a file `*.safetensors`, or all shards (`*-NNNNN-of-NNNNN.safetensors`) of
+  ///   one. `model.safetensors.index.json` counts before all other indexes, and an index before files and shards.
+  ///   Variants (`model.fp16.safetensors`, `model.safetensors.index.fp16.json`) do not count beside the plain model.
+  ///   `model.safetensors` counts before an index that does not name it, as in transformers, unless it has only a part
+  ///   of the tensors of the index;
   /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
   ///   stands for itself. The matching files are sorted by the bytes of their names.
   ///
@@ -107,6 +109,10 @@ class Checkpoint : public TensorSet<Checkpoint> {
   [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
   detail::GiveTheObjectANameFirst files() const&& = delete;
 
+  /// Returns the name of the index, such as `model.safetensors.index.json`. It is empty if there is no index, or if the
+  /// caller gave several paths. The view is valid as long as any copy of this Checkpoint exists.
+  [[nodiscard]] SAFETENSORS_API std::string_view index_name() const& noexcept;
+  detail::GiveTheObjectANameFirst index_name() const&& = delete;
   /// Returns the object `metadata` of the index, as JSON in one line, such as `{"total_size":512}`. The text is empty
   /// if there is no index, or if its `metadata` is not an object. With several paths, it is that of the first index.
   /// The view is valid as long as any copy of this Checkpoint exists. Format: docs/checkpoints.md.

@@ -29,10 +29,10 @@ struct CheckpointWriteOptions {
   WriteOptions write = {};
   /// Refuse a folder that exists.
   bool new_folder = false;
-  /// After the new files are in place, remove the files of an older model with the same stem, in all generations:
-  /// `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors`. Files with other names stay. In a folder that the caller
-  /// may write but not read, only `stem.safetensors` and files that have the names of new files are removed, because
-  /// others cannot be looked for.
+  /// After the new files are in place, remove the files of an older model with the same stem: those that its index
+  /// names, and `stem.safetensors` and `stem-NNNNN-of-NNNNN.safetensors` in all generations. Other files stay, and so
+  /// do files that another index names. In a folder that the caller may write but not read, numbered files stay that
+  /// the index does not name, because they cannot be looked for.
   bool remove_old_files = true;
   /// Other processes write, too: see CheckpointWriter::join(). WriteOptions::in_place_if_no_rename is then refused.
   bool shared = false;
@@ -48,9 +48,10 @@ struct CheckpointWriteOptions {
 /// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
 /// model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
 /// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files are removed. A model of
-/// one file has no index: one rename replaces the old file. (If an index in the folder names the old file, the new
-/// model gets an index, too.) A lock on the folder lets one writer at a time commit. A network file system has no such
-/// lock, and neither has a folder that the caller may not list. Let only one process at a time save there.
+/// one file has no index: one rename replaces the old file. (If an index in the folder names the old file, or files
+/// with another stem, the new model gets an index, too.) A lock on the folder lets one writer at a time commit. A
+/// network file system has no such lock, and neither has a folder that the caller may not list. Let only one process at
+/// a time save there.
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
@@ -157,7 +158,8 @@ class CheckpointWriter {
   /// If several processes write, only the creator may call it, after it has accepted the receipts of all others. A
   /// process whose receipt is not accepted must not write any more.
   ///
-  /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file. Old
+  /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file.
+  /// Otherwise an old `stem.safetensors` is removed for this reason, whatever `remove_old_files` is. Old
   /// files that cannot be removed are not an error: check_index() finds them. After the error
   /// replaced_not_durable, the new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index

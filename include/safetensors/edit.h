@@ -37,9 +37,11 @@ struct RewriteOptions {
   /// For a folder: the maximum size of the tensors in one file, as CheckpointLayoutOptions::max_shard_size. nullopt:
   /// tensors that are in one file of the input stay together.
   std::optional<std::uint64_t> max_shard_size = std::nullopt;
-  /// For a folder: the beginning of all file names. nullopt: that of the input, if its files are called
-  /// `stem.safetensors` or `stem-NNNNN-of-NNNNN.safetensors` with one stem, otherwise `model`.
+  /// For a folder: the beginning of all file names. nullopt: the names of `names_of`.
   std::optional<std::string> stem = std::nullopt;
+  /// For a folder: the model whose names the output gets. The index has the name of its index. Shards are called as its
+  /// shards are, with new numbers, if these differ only in their numbers. nullopt: the files of the input.
+  std::optional<Checkpoint> names_of = std::nullopt;
   /// `__metadata__` of every file. nullopt: no `__metadata__`. See merge_metadata().
   std::optional<MetadataPairs> metadata = std::nullopt;
   /// For a folder: `metadata` of the index, as CheckpointLayoutOptions::index_metadata.
@@ -104,9 +106,9 @@ class Rewrite {
   /// write() removes the files of an older model. If a file of `input` lies in `output`, then all files that write()
   /// would remove or replace must be files of `input`, with all their tensors. Tensors that the caller left out on
   /// purpose count as read. Files that a killed writer left do not count: shards that no index in the folder names, and
-  /// `stem.safetensors` beside an index if all its tensors have a name, or a dtype and a shape, of `input`.
-  /// `input` is the model that the tensors come from. write() does not call this function.
-  /// Errors: invalid_argument, which names the files; open_failed, read_failed (the folder cannot be listed).
+  /// `stem.safetensors` beside the files of an index if all its tensors have a name, or a dtype and a shape, of
+  /// `input`. `input` is the model that the tensors come from. write() does not call this function. Errors:
+  /// invalid_argument, which names the files; open_failed, read_failed (the folder cannot be listed).
   [[nodiscard]] SAFETENSORS_API Status check_old_files(PathView output, const Checkpoint& input) const noexcept;
 
   /// Writes the file or the folder `output`. It replaces an existing file as save() does, and an existing model

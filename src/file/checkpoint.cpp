@@ -66,6 +66,10 @@ std::span<const File> Checkpoint::files() const& noexcept {
   return state_->files;
 }
 
+std::string_view Checkpoint::index_name() const& noexcept {
+  return state_->index && !state_->path.empty() ? std::string_view(state_->index->name) : std::string_view();
+}
+
 std::string_view Checkpoint::index_metadata() const& noexcept {
   return state_->index ? std::string_view(state_->index->metadata) : std::string_view();
 }

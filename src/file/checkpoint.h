@@ -34,6 +34,7 @@ struct CheckpointState {
 
   // The parts of the first index that are kept.
   struct Index {
+    std::string name;  // in its folder
     std::string metadata;
     std::optional<std::uint64_t> total_size;
   };

@@ -2,16 +2,15 @@
 // folder (which stands for its one index or file), or it may be a pattern (which stands for all files that match).
 #include "file/checkpoint_paths.h"
 
+#include <safetensors/file.h>
+
 #include <algorithm>
-#include <iterator>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/glob.h"
-#include "format/checkpoint/model_names.h"
 #include "json/reader.h"
 #include "os/directory.h"
 #include "os/parallel.h"
@@ -20,9 +19,6 @@
 
 namespace safetensors::file {
 namespace {
-
-constexpr std::string_view kIndex = ".safetensors.index.json";
-constexpr std::string_view kFirstIndex = "model.safetensors.index.json";
 
 // Names a file of another format in a folder: " (`model.gguf` has another format)".
 std::string other_format(const std::vector<std::string>& names) {
@@ -35,45 +31,17 @@ std::string other_format(const std::vector<std::string>& names) {
   return "";
 }
 
-std::vector<std::string_view> ending_in(std::string_view end, const std::vector<std::string>& names) {
-  std::vector<std::string_view> found;
-  for (const std::string& name : names) {
-    if (name.ends_with(end)) found.push_back(name);
-  }
-  return found;
-}
-
-// Returns whether a name says that its file is one of several: not `-00001-of-00001`.
-bool is_shard_of_several(std::string_view name) noexcept {
-  const std::optional<format::ShardName> shard = format::parse_shard_name(name);
-  if (!shard) return false;
-  const std::string_view count =
-      shard->count.substr(std::min(shard->count.find_first_not_of('0'), shard->count.size()));
-  return !count.empty() && count != "1";
-}
-
-// Returns whether an older save can have left the file beside `STEM.safetensors`: a shard of several, or the only file
-// of a model in a generation, such as `model-gen00002-00001-of-00001.safetensors`.
-bool is_older_shard(std::string_view name) noexcept {
-  const std::optional<format::ShardName> shard = format::parse_shard_name(name);
-  return is_shard_of_several(name) || (shard && !shard->generation.empty());
-}
-
-// Returns whether one of the files is the whole model `STEM.safetensors` and all others are shards of the same stem. An
-// older save left these shards. Shards of another stem may be a model whose index is missing.
-bool replaces_shards(const std::vector<std::string_view>& files) {
-  std::vector<std::string_view> shards;
-  std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_older_shard);
-  if (files.size() != shards.size() + 1) return false;
-  const auto whole = std::find_if_not(files.begin(), files.end(), is_older_shard);
-  return std::all_of(shards.begin(), shards.end(), [&](std::string_view shard) {
-    return *whole == format::parse_shard_name(shard)->stem().append(format::kShardExtension);
-  });
-}
-
-Error ambiguous(const std::string& folder, const std::vector<std::string_view>& names, const char* of_what) {
+Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>& models) {
   constexpr std::size_t kNamed = 8;
-  std::string message = "a folder of " + std::to_string(names.size()) + of_what + ", name one of them: ";
+  const bool indexes = std::ranges::any_of(models, [](const auto& model) { return !model.index.empty(); });
+  std::vector<std::string> names;
+  for (const format::ModelFiles& model : models) {
+    if (model.shards) names.insert(names.end(), model.shards->names.begin(), model.shards->names.end());
+    if (!model.shards) names.push_back(model.whole.empty() ? model.index : model.whole);
+  }
+  std::ranges::sort(names);
+  std::string message = "a folder of " + std::to_string(names.size()) +
+                        (indexes ? " indexes" : " safetensors files without an index") + ", name one of them: ";
   for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
     message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
   if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
@@ -123,25 +91,38 @@ Status CheckpointPaths::add_existing(const std::string& path, bool folder) {
 Status CheckpointPaths::add_folder(const std::string& path) {
   const Result<std::vector<std::string>> names = os::list_directory(path);
   if (!names) return names.error();
-  if (std::find(names->begin(), names->end(), kFirstIndex) != names->end())
-    return add_index(os::join_path(path, kFirstIndex));
-  const std::vector<std::string_view> indexes = ending_in(kIndex, *names);
-  if (indexes.size() > 1) return ambiguous(path, indexes, " indexes");
-  if (!indexes.empty()) return add_index(os::join_path(path, indexes[0]));
-  std::vector<std::string_view> files = ending_in(format::kShardExtension, *names);
-  std::vector<std::string_view> shards;
-  std::copy_if(files.begin(), files.end(), std::back_inserter(shards), is_shard_of_several);
-  if (replaces_shards(files)) std::erase_if(files, is_older_shard);
-  if (files.size() == 1 && shards.size() == 1 && files[0] == shards[0])
-    return base::make_error(Errc::not_found,
-                            "a folder with one shard of a model, `" + printable(shards[0]) +
-                                "`, and without the index: name the file to open it alone",
-                            path);
-  if (files.size() > 1) return ambiguous(path, files, " safetensors files without an index");
-  if (files.empty())
+  const std::vector<format::ModelFiles> models = format::models_of(*names);
+  if (models.size() > 1) return ambiguous(path, models);
+  if (models.empty())
     return base::make_error(Errc::not_found,
                             "a folder without a safetensors file or an index of them" + other_format(*names), path);
-  return add_file(os::join_path(path, files[0])), Status();
+  const format::ModelFiles& model = models[0];
+  if (!model.index.empty() && (model.whole.empty() || index_counts(path, model)))
+    return add_index(os::join_path(path, model.index));
+  if (!model.shards) return add_file(os::join_path(path, model.whole)), Status();
+  if (!model.shards->missing().empty())
+    return base::make_error(
+        Errc::not_found, "a folder with " + model.shards->missing_text() + " (the pattern opens those that are there)",
+        path);
+  for (const std::string& name : model.shards->names) add_file(os::join_path(path, name));
+  return {};
+}
+
+// Returns whether an index counts beside the whole file of its model: it names this file, or this file has only a part
+// of its tensors. Such a part is left if a writer is killed whose old index named the file.
+bool CheckpointPaths::index_counts(const std::string& folder, const format::ModelFiles& model) const {
+  const auto index = read_index(os::join_path(folder, model.index), cancellation_);
+  if (!index) return false;
+  const format::ShardIndex& shards = **index;
+  for (std::uint32_t i = 0; i < shards.shard_count(); ++i) {
+    const std::string_view shard = shards.shard(i);
+    if (!format::shard_less(shard, model.whole) && !format::shard_less(model.whole, shard)) return true;
+  }
+  const Result<File> file = File::open(os::join_path(folder, model.whole), {.access = Access::read});
+  return file && file->header().size() < shards.size() &&
+         std::ranges::all_of(file->header().tensors(), [&](const TensorInfo& tensor) {
+           return shards.find(tensor.name) != format::ShardIndex::kNone;
+         });
 }
 
 Status CheckpointPaths::add_index(const std::string& path) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/cancellation.h"
+#include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
 
 namespace safetensors::file {
@@ -47,6 +48,7 @@ class CheckpointPaths {
   Status add_existing(const std::string& path, bool folder);
   Status add_folder(const std::string& path);
   Status add_index(const std::string& path);
+  bool index_counts(const std::string& folder, const format::ModelFiles& model) const;
   void add_file(const std::string& path);
 
   base::Cancellation& cancellation_;

@@ -14,9 +14,7 @@
 #include <set>
 #include <utility>
 
-#include "base/cancellation.h"
 #include "base/error.h"
-#include "file/checkpoint_paths.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
@@ -29,7 +27,6 @@
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
-#include "write/leftovers.h"
 
 namespace safetensors::write {
 namespace {
@@ -97,7 +94,7 @@ void CheckpointFolder::remove_leftovers() {
   if (!listed) return;
   const std::string folder = os::DescriptorPath(folder_.get()).text;
   const std::vector<std::string> names = without_open_files(
-      folder, find_leftovers(read_named_files(folder, *listed, layout_.stem()), *listed, layout_.stem()));
+      folder, find_leftovers(read_named_files(folder, *listed, index_name_), *listed, layout_.stem()));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   os::System& system = os::real_system();
   if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
@@ -111,6 +108,8 @@ void CheckpointFolder::remove_leftovers() {
 // the folder cannot be listed, finds no old files, and place_of() uses the names of the layout.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_, os::real_system());
+  if (const auto listed = os::list_open_directory(folder_.get(), path_))
+    index_name_ = index_of_stem(*listed, layout_.stem(), index_name_);
   remove_leftovers();
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
@@ -138,32 +137,31 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
   return os::status_at(folder_.get(), name.c_str(), os::Symlinks::keep, found) == 0 ? 0 : errno;
 }
 
-// Returns whether the index in the folder may name the file. An invalid index names no file, because readers refuse it.
-// An index that this process cannot read may name any file, because other processes may be able to read it.
+// Lists the folder, and reads its indexes. If the folder cannot be listed, the index of the model still may be read.
+void CheckpointFolder::look_at_old_files() {
+  if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
+    listed_ = *std::move(listed);
+  else if (look_for(index_name_) == 0)
+    listed_ = {index_name_};
+  named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_);
+}
+
+// Returns whether the old index may name the file. An invalid index names no file, because readers refuse it.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
-  base::Cancellation cancellation;
-  const auto index = file::read_index(os::join_path(os::DescriptorPath(folder_.get()).text, index_name_), cancellation);
-  if (!index) return index.error().code != Errc::invalid_index && index.error().os_error != ENOENT;
-  const std::string key = os::name_key(name);
-  for (std::uint32_t i = 0; i < (*index)->shard_count(); ++i) {
-    const std::string shard = os::name_key((*index)->shard(i));
-    if (!format::shard_less(shard, key) && !format::shard_less(key, shard)) return true;
-  }
-  return false;
+  const auto same = [key = os::name_key(name)](const std::string& shard) {
+    const std::string other = os::name_key(shard);
+    return !format::shard_less(other, key) && !format::shard_less(key, other);
+  };
+  return named_.unreadable || std::ranges::any_of(named_.of_model, same);
 }
 
 // Returns the highest generation among the shards in the folder, the shards that its indexes name, and the shards that
 // this writer removed. Returns 0 if the stem has neither a shard nor an index.
 std::size_t CheckpointFolder::last_generation() const {
-  const bool has_index = look_for(index_name_) == 0;
-  std::vector<std::string> names;
-  if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
-    names = *std::move(listed);
-  else if (has_index)
-    names.push_back(index_name_);
-  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, names, layout_.stem());
-  names.insert(names.end(), named.names.begin(), named.names.end());
-  std::size_t last = std::max(removed_generation_, std::size_t{has_index ? 1U : 0U});
+  std::vector<std::string> names = listed_;
+  for (const auto* named : {&named_.of_model, &named_.of_others})
+    names.insert(names.end(), named->begin(), named->end());
+  std::size_t last = std::max(removed_generation_, std::size_t{named_.has_index ? 1U : 0U});
   for (const std::string& name : names) {
     if (const auto shard = format::parse_shard_name(name); shard && shard->stem() == layout_.stem())
       last = std::max(last, format::generation_of(name));
@@ -176,8 +174,11 @@ std::size_t CheckpointFolder::last_generation() const {
 // files or none, and never those of a later model.
 void CheckpointFolder::choose_names() {
   if (new_folder_) return;
-  // A single file replaces the old file with one rename, unless an old index names the old file.
-  if (!indexed_ && !(index_ && look_for(names_[0]) != ENOENT && old_index_names(names_[0]))) return;
+  // A single file replaces the old file with one rename, unless an old index names the old file. If it names files with
+  // other stems, it must not go before them: without an index, these would be models.
+  const bool others = std::ranges::any_of(
+      named_.of_model, [&](const std::string& name) { return format::stem_of(name) != layout_.stem(); });
+  if (!indexed_ && !(index_ && (others || (look_for(names_[0]) != ENOENT && old_index_names(names_[0]))))) return;
   indexed_ = true;
   constexpr int kMaxAttempts = 1000;
   std::size_t generation = last_generation() + 1;
@@ -259,6 +260,7 @@ Status CheckpointFolder::commit(Files files) {
     Result<io::FolderLock> taken = io::FolderLock::take(folder_.get(), path_);
     if (!taken) return std::move(taken).error();
     lock.emplace(*std::move(taken));
+    look_at_old_files();
   }
   choose_names();
   if (!indexed_) index_.reset();
@@ -284,8 +286,11 @@ Status CheckpointFolder::put_in_place(Files files) {
     if (!is_in_place(next) && !options_.write.in_place_if_no_rename) {
       for (const auto& file : files) file->take_back();
     }
-  } else if (!new_folder_) {
-    next = remove_old_index(*files.front());
+  }
+  if (is_in_place(next) && !new_folder_) {
+    const Status shown =
+        remove_hiding(index_ ? std::string(layout_.stem()) + ".safetensors" : index_name_, *files.front());
+    if (!shown) next = shown;
   }
   if (!is_in_place(next)) return next;
   if (synced) synced = std::move(next);
@@ -293,35 +298,34 @@ Status CheckpointFolder::put_in_place(Files files) {
   return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
 }
 
-// Removes the old index, which would lead readers of the folder to the old files. file: the only file of the new model.
-Status CheckpointFolder::remove_old_index(io::AtomicFile& file) {
-  int error_number = os::real_system().unlink_at(folder_.get(), index_name_.c_str()) == 0 ? 0 : errno;
+// Removes the old file that leads readers of the folder to the old model: the index, or the whole file, which readers
+// take before an index that does not name it. file: of the new model.
+Status CheckpointFolder::remove_hiding(const std::string& name, io::AtomicFile& file) {
+  int error_number = os::real_system().unlink_at(folder_.get(), name.c_str()) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
   if (error_number == 0) {
     const Status synced = file.sync_directory();
     if (synced) return {};
     return os::system_error(Errc::replaced_not_durable, synced.error().os_error,
-                            "the new file is in place, but the removal of the old index was not synced", path_);
+                            "the new model is in place, but the removal of `" + printable(name) + "` was not synced",
+                            path_);
   }
   return os::system_error(Errc::replace_failed, error_number,
-                          "the new file is in place, but the old index `" + printable(index_name_) +
-                              "` cannot be removed and still leads to the old files",
+                          "the new model is in place, but the old `" + printable(name) +
+                              "` cannot be removed and still leads to the old model",
                           path_);
 }
 
 // Ignores errors: a file that stays is a stray file, which no index names. If the folder cannot be listed, removes the
-// old files with known names. `stem.safetensors` is one of them, because some programs look for it before they look for
-// the index.
+// old files with known names.
 void CheckpointFolder::remove_old_files() noexcept {
   (void)base::guarded([&]() -> Status {
-    Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-    std::vector<std::string> names = std::move(taken_names_);
-    names.push_back(std::string(layout_.stem()) + ".safetensors");
-    if (listed) names = *std::move(listed);
-    const std::set<std::string_view> kept(names_.begin(), names_.end());
-    for (const std::string& name : names) {
-      if (format::stem_of(name) == layout_.stem() && !kept.contains(name))
-        (void)os::real_system().unlink_at(folder_.get(), name.c_str());
+    std::set<std::string> old(listed_.begin(), listed_.end());
+    old.insert(named_.of_model.begin(), named_.of_model.end());
+    old.insert(taken_names_.begin(), taken_names_.end());
+    for (const std::string& name : names_) old.erase(name);
+    for (const std::string& name : old) {
+      if (named_.is_old(name, layout_.stem())) (void)os::real_system().unlink_at(folder_.get(), name.c_str());
     }
     return {};
   });

@@ -16,6 +16,7 @@
 #include "io/atomic_file.h"
 #include "io/new_folder.h"
 #include "os/descriptor.h"
+#include "write/leftovers.h"
 #include "write/tensor_file.h"
 #include "write/ticket.h"
 
@@ -54,6 +55,7 @@ class CheckpointFolder {
   Status make_folder();
   void remove_leftovers();
   void find_old_files();
+  void look_at_old_files();
   [[nodiscard]] std::size_t last_generation() const;
   void choose_names();
   [[nodiscard]] bool old_index_names(const std::string& name) const;
@@ -62,16 +64,18 @@ class CheckpointFolder {
   Status write_index();
   Status write_index_text(const std::function<Status(std::string_view)>& write) const;
   Status put_in_place(Files files);
-  Status remove_old_index(io::AtomicFile& file);
+  Status remove_hiding(const std::string& name, io::AtomicFile& file);
   void remove_old_files() noexcept;
 
   const std::string path_;
   const CheckpointLayout layout_;
   const CheckpointWriteOptions options_;
-  const std::string index_name_;
+  std::string index_name_;
   std::vector<std::string> layout_names_;
   std::vector<std::string> names_;
   std::vector<std::string> old_names_;         // per file of the layout: an older file with its number, or empty
+  std::vector<std::string> listed_;            // the names in the folder when commit() began
+  NamedFiles named_;                           // the files that its indexes named then
   std::vector<std::string> taken_names_;       // names that choose_names() found in use
   std::size_t removed_generation_ = 0;         // the highest one that remove_leftovers() removed
   bool indexed_ = false;                       // the new model has an index

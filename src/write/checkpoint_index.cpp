@@ -35,25 +35,10 @@ std::string quoted_name(std::string_view name) {
   return "`" + printable(name) + "`";
 }
 
-// ": `model-00003-of-00006.safetensors` is missing". An empty text: nothing is.
-std::string missing_text(const Names& missing) {
-  constexpr std::size_t kNamed = 4;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
-    text += (i == 0 ? ": " : ", ") + quoted_name(missing[i]);
-  if (missing.size() > kNamed) text += " and " + std::to_string(missing.size() - kNamed) + " more";
-  return text.empty() ? text : text + (missing.size() == 1 ? " is missing" : " are missing");
-}
-
 // Error: not_found, if a number is missing.
 Status check_numbers(const format::ShardSet& set, std::string_view folder) {
-  const Names missing = set.missing();
-  if (missing.empty()) return {};
-  return base::make_error(Errc::not_found,
-                          "the folder has " + std::to_string(set.names.size()) + " of the " +
-                              std::to_string(set.count) + " files `" + printable(set.pattern) + "`" +
-                              missing_text(missing),
-                          folder);
+  if (set.missing().empty()) return {};
+  return base::make_error(Errc::not_found, "the folder has " + set.missing_text(), folder);
 }
 
 Result<Names> files_in(const std::string& folder) {

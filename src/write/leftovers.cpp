@@ -24,15 +24,28 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed, std::string_view stem) {
+std::string index_of_stem(const std::vector<std::string>& listed, std::string_view stem, std::string index) {
+  if (contains(listed, index)) return index;
+  const auto found = std::ranges::find_if(listed, [&](const std::string& name) {
+    const auto parts = format::parse_index_name(name);
+    return parts && parts->stem() == stem;
+  });
+  return found == listed.end() ? index : *found;
+}
+
+NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
+                            std::string_view model_index) {
   NamedFiles found;
-  found.has_index = contains(listed, format::ModelNames::of_stem(stem).index);
   base::Cancellation cancellation;
   for (const std::string& name : listed) {
     if (!format::is_index_name(name)) continue;
     const auto index = file::read_index(os::join_path(folder, name), cancellation);
     found.certain = found.certain && index;
-    for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i) found.names.emplace((*index)->shard(i));
+    const bool own = name == model_index;
+    found.has_index = found.has_index || own;
+    found.unreadable = found.unreadable || (own && !index && index.error().code != Errc::invalid_index);
+    for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i)
+      (own ? found.of_model : found.of_others).emplace((*index)->shard(i));
   }
   return found;
 }
@@ -43,7 +56,9 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
   if (!named.has_index && !contains(listed, std::string(stem) + ".safetensors")) return {};
   const std::string stem_key = os::name_key(stem);
   std::set<std::string, ShardLess> keys;  // of the named files
-  for (const std::string& name : named.names) keys.insert(os::name_key(name));
+  for (const auto* names : {&named.of_model, &named.of_others}) {
+    for (const std::string& name : *names) keys.insert(os::name_key(name));
+  }
   std::set<std::pair<std::string_view, std::string_view>> sets;  // generation and count
   for (const std::string& key : keys) {
     if (const auto shard = format::parse_shard_name(key); shard && shard->stem() == stem_key)

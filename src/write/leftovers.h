@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
 
 namespace safetensors::write {
@@ -15,16 +16,36 @@ struct ShardLess {
   bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
 };
 
-// The contents of the indexes in a folder.
+// Returns the name of the index for a model with the stem: one in the folder, if `index` is not there, otherwise
+// `index`. listed: the names in the folder. Throws std::bad_alloc.
+[[nodiscard]] std::string index_of_stem(const std::vector<std::string>& listed, std::string_view stem,
+                                        std::string index);
+
+// The files that the indexes in a folder name.
 struct NamedFiles {
-  bool has_index = false;                  // the folder has an index of this stem
-  bool certain = true;                     // false: an index is invalid or cannot be read, so it may name any file
-  std::set<std::string, ShardLess> names;  // of the files, from all indexes
+  using Names = std::set<std::string, ShardLess>;
+
+  bool has_index = false;   // the folder has the index of the model
+  bool certain = true;      // false: an index is invalid or cannot be read, so it may name any file
+  bool unreadable = false;  // the index of the model is there, and cannot be read: other processes may be able to
+  Names of_model;           // in the index of the model
+  Names of_others;          // in all other indexes
+
+  [[nodiscard]] bool contains(const std::string& name) const {
+    return of_model.contains(name) || of_others.contains(name);
+  }
+  // Returns whether a new model replaces a file: it has the stem of the model, or the index of the model names it.
+  // Files that other indexes name stay, and so do files in folders below.
+  [[nodiscard]] bool is_old(const std::string& name, std::string_view stem) const {
+    return (format::stem_of(name) == stem || (of_model.contains(name) && name.find('/') == name.npos)) &&
+           !of_others.contains(name);
+  }
 };
 
-// Reads the indexes in a folder. listed: the names in the folder. Throws std::bad_alloc.
+// Reads the indexes in a folder. listed: the names in the folder. index: the name of the index of the model. Throws
+// std::bad_alloc.
 [[nodiscard]] NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
-                                          std::string_view stem);
+                                          std::string_view index);
 
 // Returns the names of the stem's shards that a killed writer left. It was killed before it renamed its index over that
 // of the model, or before it removed the shards of the older model. If an index names one shard of a set, no shard of

@@ -76,24 +76,25 @@ bool holds_known_tensors(const std::string& path, const Checkpoint& input) {
 // The files of the stem that hold no model, or only one that a killed writer has replaced or did not finish.
 class DeadFiles {
  public:
-  DeadFiles(const std::string& folder, const std::vector<std::string>& listed, std::string_view stem)
-      : folder_(folder),
-        whole_(std::string(stem) + ".safetensors"),
-        named_(read_named_files(folder, listed, stem)),
-        leftovers_(find_leftovers(named_, listed, stem)) {}
+  DeadFiles(const std::string& folder, const std::vector<std::string>& listed, const NamedFiles& named,
+            std::string_view stem)
+      : folder_(folder), leftovers_(find_leftovers(named, listed, stem)) {
+    const std::string whole = std::string(stem) + ".safetensors";
+    two_models_ =
+        named.certain && named.has_index && !named.contains(whole) && std::ranges::find(listed, whole) != listed.end();
+  }
 
-  // Unlike a shard, `STEM.safetensors` can also be the file of another program. So its tensors decide.
+  // Of an index and a whole file that it does not name, a killed writer has left one. But the whole file can also be of
+  // another program. So the tensors decide.
   bool contains(const std::string& name, const Checkpoint& input) const {
-    if (name != whole_) return std::ranges::binary_search(leftovers_, name);
-    return named_.certain && named_.has_index && !named_.names.contains(name) &&
-           holds_known_tensors(os::join_path(folder_, name), input);
+    return std::ranges::binary_search(leftovers_, name) ||
+           (two_models_ && holds_known_tensors(os::join_path(folder_, name), input));
   }
 
  private:
   const std::string& folder_;
-  const std::string whole_;
-  const NamedFiles named_;
   const std::vector<std::string> leftovers_;
+  bool two_models_ = false;
 };
 
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
@@ -115,7 +116,8 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
   InputModel files = input_model(input, folder);
-  const DeadFiles dead(folder, *names, layout.stem());
+  const NamedFiles named = read_named_files(folder, *names, index_of_stem(*names, layout.stem(), layout.index_name()));
+  const DeadFiles dead(folder, *names, named, layout.stem());
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
@@ -123,7 +125,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
     files.in_folder = files.in_folder || read != files.whole.end();
     // A symlink to nothing holds no tensor.
     if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (format::stem_of(name) == layout.stem() && !dead.contains(name, input)) lost.push_back(name);
+    if (named.is_old(name, layout.stem()) && !dead.contains(name, input)) lost.push_back(name);
   }
   return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
 }

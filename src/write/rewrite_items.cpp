@@ -122,12 +122,19 @@ bool RewriteItems::in_writers_order() const {
   });
 }
 
-std::string RewriteItems::stem() const {
+format::ModelNames RewriteItems::names(const RewriteOptions& options) const {
+  if (!options.folder || options.stem) return format::ModelNames::of_stem(options.stem.value_or("model"));
   std::set<std::string> stems;
-  for (const File& file : files_)
-    stems.insert(format::stem_of(std::string_view(file.path()).substr(file.path().rfind('/') + 1)));
-  const bool usable = stems.size() == 1 && format::check_stem(*stems.begin());
-  return usable ? *stems.begin() : "model";
+  std::vector<std::string> names;
+  for (const File& file : options.names_of ? options.names_of->files() : std::span(files_)) {
+    names.push_back(file.path().substr(file.path().rfind('/') + 1));
+    stems.insert(format::stem_of(names.back()));
+  }
+  std::string index(options.names_of ? options.names_of->index_name() : std::string_view());
+  if (const auto parts = format::parse_index_name(index)) stems = {parts->stem()};
+  if (stems.size() != 1 || !format::check_stem(*stems.begin())) return format::ModelNames::of_stem("model");
+  if (!format::is_index_name(index)) index = format::ModelNames::of_stem(*stems.begin()).index;
+  return format::ModelNames::of_index(index, names);
 }
 
 Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
@@ -138,7 +145,7 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
     if (keep_files) tensor.file = item.file;
     return tensor;
   };
-  const std::string stem = !options.folder ? "model" : options.stem ? *options.stem : this->stem();
+  const format::ModelNames names = this->names(options);
   const TensorOrder kept = in_writers_order() ? TensorOrder::writer : TensorOrder::given;
   const auto metadata = [&]() -> Result<std::string> {
     // The pairs take several times the memory of the text.
@@ -148,10 +155,10 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
   return format::make_layout(
       {items_.size(), describe},
       {.max_shard_size = options.folder ? options.max_shard_size.value_or(~std::uint64_t{0}) : ~std::uint64_t{0},
-       .stem = stem,
+       .stem = options.stem.value_or("model"),
        .index_metadata = options.index_metadata,
        .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}},
-      metadata);
+      metadata, &names);
 }
 
 void RewriteItems::sort_by(const CheckpointLayout& layout) {

@@ -18,6 +18,7 @@
 
 #include "base/bump_allocator.h"
 #include "base/memory_resource.h"
+#include "format/checkpoint/model_names.h"
 
 namespace safetensors::write {
 
@@ -57,8 +58,8 @@ class RewriteItems {
   [[nodiscard]] std::string origin(const RewriteItem& item) const;
   // Returns whether the tensors of every file are in the order of the writer. Ignores tensors without bytes.
   [[nodiscard]] bool in_writers_order() const;
-  // The stem that all files have, or `model`.
-  [[nodiscard]] std::string stem() const;
+  // The names of the files: those that the options choose, or those that the files of the input have in common.
+  [[nodiscard]] format::ModelNames names(const RewriteOptions& options) const;
 
   std::vector<File> files_;                                         // each once, in the order of their first tensors
   base::BumpAllocator names_{base::heap(), std::size_t{64} << 10};  // the new names

@@ -297,10 +297,11 @@ class OutputTest(EditTest):
             "would remove or replace `model-00002-of-00002.safetensors`",
             *("split", part, "model", "--max-shard-size", "8", "--force"),
         )
-        # A file that the index does not name, and a tensor that it does not name.
+        # A file that the index does not name counts before the index. And a tensor that the index does not name.
         self.put(part, [("b", "F32", [2], bytes(range(8)))], {"k": "v"})
         self.put("model/model.safetensors", [("z", "U8", [1], b"z")])
-        self.fail_with(1, "`model.safetensors`", "split", "model", "model", "--force")
+        lost = "would remove or replace `model-00001-of-00002.safetensors`, `model-00002-of-00002.safetensors`"
+        self.fail_with(1, lost, "split", "model", "model", "--force")
         os.remove(self.path("model/model.safetensors"))
         with open(self.path("model/model.safetensors.index.json"), "w") as file:
             json.dump({"weight_map": {"b": os.path.basename(part)}}, file)

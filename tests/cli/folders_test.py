@@ -59,8 +59,8 @@ class NumberedFilesTest(FoldersTest):
         self.assertIs(json.loads(self.answer(1, "verify", "d/m", "--json")[0])["files"][0]["valid"], False)
         for verb in (["ls", "d/m"], ["cat", "d/m", "t1"], ["cast", "d/m", "out", "--to", "f16"]):
             message = self.answer(1, *verb)[1]
-            self.assertIn(f"5 of the 6 files of a model, without `d/m/{lost}`".replace("d/m/", ""), message)
-            self.assertIn(pattern, message)
+            shown = os.path.basename(pattern).replace("?????", "*")
+            self.assertIn(f"d/m: a folder with 5 of the 6 files `{shown}`: `{lost}` is missing", message)
 
     def test_one_file_of_several_is_incomplete(self):
         self.shards("m", 6, lost=range(2, 7))
@@ -86,10 +86,9 @@ class NumberedFilesTest(FoldersTest):
 
     def test_a_complete_model_without_an_index_is_read(self):
         self.shards("m", 2)
-        pattern = "m/model-?????-of-00002.safetensors"
-        self.assertEqual(self.names("m"), [(pattern, ["t1", "t2"])])
-        self.assertEqual(self.names("m", "-R"), [(pattern, ["t1", "t2"])])
-        self.assertIn(f"{pattern}: ok, 2 tensors in 2 files, 8 bytes", self.answer(0, "verify", "m")[0])
+        self.assertEqual(self.names("m"), [("m", ["t1", "t2"])])
+        self.assertEqual(self.names("m", "-R"), [("m", ["t1", "t2"])])
+        self.assertIn("m: ok, 2 tensors in 2 files, 8 bytes", self.answer(0, "verify", "m")[0])
         self.assertEqual(self.answer(0, "cat", "m", "t2", "--format", "text")[0], "[97, 98, 99, 100]\n")
         for verb in ("info", "stats", "hash"):
             self.answer(0, verb, "m")
@@ -115,17 +114,27 @@ class PipelineTest(FoldersTest):
         for verb in (["cat", "p", "a"], ["meta", "ls", "p"], ["cast", "p", "o", "--to", "f16"], ["diff", "p", "p"]):
             self.assertIn("p: a folder of models in folders, name one of them: `p/unet`, `p/vae`\n", self.answer(1, *verb)[1])
 
-    def test_variants_are_models_of_their_own(self):
-        self.model("p/unet/m")
+    def test_the_plain_model_counts_before_its_variants(self):
         self.model("p/unet/m.fp16")
-        paths = ["p/unet/m.fp16.safetensors", "p/unet/m.safetensors"]
-        for folder in ("p", "p/unet"):
-            self.assertEqual([path for path, _ in self.names(folder)], paths)
+        self.model("p/unet/m.ema")
         message = self.answer(1, "cat", "p/unet", "a")[1]
-        self.assertTrue(message.endswith("name one of them: `m.fp16.safetensors`, `m.safetensors`\n"), message)
-        self.model("p/unet/n")
-        message = self.answer(1, "ls", "p/unet")[1]
-        self.assertIn("(all as one model: 'p/unet/*.safetensors' in quotes, or make an index: ", message)
+        self.assertIn("name one of them: `m.ema.safetensors`, `m.fp16.safetensors`", message)
+        self.put("p/unet/m.safetensors", [("plain", "U8", [1], b"x")])
+        for folder in ("p", "p/unet"):
+            self.assertEqual(self.names(folder), [("p/unet", ["plain"])])
+        self.assertEqual(len(self.names("p/unet", "-R")), 3)
+        self.shards("p/unet", 2, stem="m.ema")
+        self.succeed("index", "p/unet", "--name", "m.ema")
+        self.assertEqual(self.names("p/unet"), [("p/unet", ["plain"])])
+        # A whole file counts before an index that does not name it, as in transformers.
+        os.remove(self.path("p/unet/m.safetensors"))
+        self.assertEqual(self.names("p/unet"), [("p/unet", ["a"])])
+        os.remove(self.path("p/unet/m.ema.safetensors"))
+        self.assertEqual(self.names("p/unet"), [("p/unet", ["t1", "t2"])])
+        self.model("q/n")
+        self.model("q/m")
+        message = self.answer(1, "ls", "q")[1]
+        self.assertIn("(all as one model: 'q/*.safetensors' in quotes, or make an index: ", message)
 
     def test_folders_that_are_not_checked_are_counted(self):
         self.model("d/m")

@@ -156,6 +156,45 @@ class KilledTest(unittest.TestCase):
     def test_merge_in_place(self):
         self.check_merge(["out.safetensors"])
 
+    def check_naming(self, index, pattern):
+        """Writes in place over shards that are called as other programs call them."""
+        folder = self.path("old")
+        weight_map = {}
+        for i in range(TENSORS):
+            ours = os.path.join(folder, f"model-{i + 1:05}-of-{TENSORS:05}.safetensors")
+            weight_map[f"t{i}"] = pattern.format(i, i + 1, TENSORS)
+            os.rename(ours, os.path.join(folder, weight_map[f"t{i}"]))
+        os.remove(os.path.join(folder, "model.safetensors.index.json"))
+        with open(os.path.join(folder, index), "w") as file:
+            json.dump({"weight_map": weight_map}, file)
+        for case, (words, files) in CASES.items():
+            arguments = [{"IN": "out", "OUT": "out"}.get(word, word) for word in words] + ["--force"]
+            self.restore("old", "out")
+            self.succeed(*arguments)
+            numbered = "-of-" in pattern  # otherwise, nothing tells later that files without an index were a model
+            if numbered:
+                self.check_files(files)
+            self.assertEqual(os.path.exists(self.path("out", index)), files > 1 or not numbered)
+            self.restore("out", "new")
+            self.restore("old", "out")
+            for place in self.kills(arguments):
+                with self.subTest(case=case, place=place):
+                    self.restore("old", "out")
+                    self.kill(arguments, place)
+                    held = self.holds("out", "old", "new")
+                    self.assertIn(len(held), (1, 2))
+                    self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
+                    self.assertEqual(self.holds("out", "old", "new"), held)
+                    if numbered:
+                        self.check_files(len(self.listed("out")))
+                    self.assertEqual(len([name for name in os.listdir(self.path("out")) if name.endswith(".json")]), 1)
+
+    def listed(self, folder):
+        """Returns the files that the only index of a folder names."""
+        [index] = [name for name in os.listdir(self.path(folder)) if name.endswith(".json")]
+        with open(self.path(folder, index)) as file:
+            return set(json.load(file)["weight_map"].values())
+
     def test_one_file_becomes_many_in_place(self):
         shutil.rmtree(self.path("old"))
         os.mkdir(self.path("old"))
@@ -163,6 +202,14 @@ class KilledTest(unittest.TestCase):
         self.check("split_alike", "out")
 
 
+NAMINGS = {
+    "qwen": ("model.safetensors.index.json", "model.safetensors-{1:05}-of-{2:05}.safetensors"),
+    "from_0": ("model.safetensors.index.json", "model-{0:05}-of-{2:06}.safetensors"),
+    "fp16": ("model.safetensors.index.fp16.json", "model-{1:05}-of-{2:05}.fp16.safetensors"),
+    "other": ("model.safetensors.index.json", "consolidated-{0}.safetensors"),
+}
+for each in NAMINGS:
+    setattr(KilledTest, f"test_naming_{each}", lambda self, naming=each: self.check_naming(*NAMINGS[naming]))
 for each in CASES:
     setattr(KilledTest, "test_" + each, lambda self, case=each: self.check(case, "in"))
     setattr(KilledTest, f"test_{each}_in_place", lambda self, case=each: self.check(case, "out"))

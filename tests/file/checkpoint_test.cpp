@@ -75,8 +75,8 @@ TEST_F(CheckpointTest, TellsMetadataOfIndex) {
 TEST_F(CheckpointTest, TakesNoShardWithoutIndex) {
   put_file("m-00001-of-00002.safetensors", u8_file({{"x", "x"}}));
   expect_error(Checkpoint::open(directory_.path()), Errc::not_found, directory_.path(), Error::kNoOffset,
-               "a folder with one shard of a model, `m-00001-of-00002.safetensors`, and without the index: name the "
-               "file to open it alone");
+               "a folder with 1 of the 2 files `m-*-of-00002.safetensors`: `m-00002-of-00002.safetensors` is missing "
+               "(the pattern opens those that are there)");
   EXPECT_TRUE(succeeds(Checkpoint::open(at("m-00001-of-00002.safetensors"))));
   put_file("m.safetensors", u8_file({{"y", "y"}}));
   EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"y"});

@@ -27,6 +27,7 @@ inline namespace v0 {
 
 struct CheckpointLayout::State {
   std::string stem;
+  std::string index_name;
   std::vector<CheckpointFile> files;
   std::uint64_t total_size = 0;
   std::string index_text;
@@ -192,12 +193,12 @@ Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, co
 
 // Makes the headers of all files.
 Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
-                                               const CheckpointLayoutOptions& options, const MetadataMember& member) {
+                                               const CheckpointLayoutOptions& options, const MetadataMember& member,
+                                               const ModelNames& names) {
   const Result<std::string> metadata = member();
   if (!metadata) return metadata.error();
   std::vector<CheckpointFile> files;
   const std::size_t count = split.files.size();
-  const ModelNames names = ModelNames::of_stem(options.stem);
   for (std::size_t i = 0; i < count; ++i) {
     Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
     if (!chosen) return std::move(chosen).error();
@@ -243,14 +244,16 @@ namespace detail {
 template <>
 struct Access<CheckpointLayout> {
   static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options,
-                                       const format::MetadataMember& metadata) {
+                                       const format::MetadataMember& metadata, const format::ModelNames* given) {
     if (Status status = format::check_stem(options.stem); !status) return std::move(status).error();
     const Result<format::Split> split = format::Splitter(tensors, options.max_shard_size).run();
     if (!split) return split.error();
-    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options, metadata);
+    const format::ModelNames names = given != nullptr ? *given : format::ModelNames::of_stem(options.stem);
+    Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options, metadata, names);
     if (!files) return std::move(files).error();
     const auto state = std::make_shared<CheckpointLayout::State>();
-    state->stem = options.stem;
+    state->stem = format::stem_of(names.whole);
+    state->index_name = names.index;
     state->files = *std::move(files);
     state->total_size = split->total_size;
     Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
@@ -291,7 +294,7 @@ std::string_view CheckpointLayout::stem() const& noexcept {
 }
 
 std::string CheckpointLayout::index_name() const {
-  return format::ModelNames::of_stem(state_->stem).index;
+  return state_->index_name;
 }
 
 std::string_view CheckpointLayout::index_text() const& noexcept {
@@ -303,8 +306,8 @@ std::string_view CheckpointLayout::index_text() const& noexcept {
 namespace format {
 
 Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,
-                                     const MetadataMember& metadata) {
-  return detail::Access<CheckpointLayout>::make(tensors, options, metadata);
+                                     const MetadataMember& metadata, const ModelNames* names) {
+  return detail::Access<CheckpointLayout>::make(tensors, options, metadata, names);
 }
 
 }  // namespace format

@@ -8,6 +8,8 @@
 #include <functional>
 #include <string>
 
+#include "format/checkpoint/model_names.h"
+
 namespace safetensors::format {
 
 // The tensors of a new model. Unlike a list of CheckpointTensor, it takes no memory per tensor.
@@ -20,9 +22,9 @@ struct TensorSequence {
 using MetadataMember = std::function<Result<std::string>()>;
 
 // Does the same as CheckpointLayout::make(), but calls `metadata`, once, instead of reading the pairs in `options`. So
-// the caller can free the pairs before the headers take memory. Throws std::bad_alloc.
+// the caller can free the pairs before the headers take memory. names: null: those of the stem. Throws std::bad_alloc.
 [[nodiscard]] Result<CheckpointLayout> make_layout(const TensorSequence& tensors,
                                                    const CheckpointLayoutOptions& options,
-                                                   const MetadataMember& metadata);
+                                                   const MetadataMember& metadata, const ModelNames* names = nullptr);
 
 }  // namespace safetensors::format

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/checked.h"
@@ -189,6 +190,17 @@ std::vector<std::string> ShardSet::missing() const {
   return lacking;
 }
 
+std::string ShardSet::missing_text() const {
+  constexpr std::size_t kNamed = 4;
+  const std::vector<std::string> lacking = missing();
+  std::string text =
+      std::to_string(names.size()) + " of the " + std::to_string(count) + " files `" + printable(pattern) + "`";
+  for (std::size_t i = 0; i < std::min(lacking.size(), kNamed); ++i)
+    text += (i == 0 ? ": `" : ", `") + printable(lacking[i]) + "`";
+  if (lacking.size() > kNamed) text += " and " + std::to_string(lacking.size() - kNamed) + " more";
+  return text + (lacking.size() == 1 ? " is missing" : " are missing");
+}
+
 std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
   std::vector<std::map<std::uint64_t, std::string>> groups;
   std::map<std::string, std::size_t> found;  // the text around the number, and its digits: the position in groups
@@ -218,6 +230,44 @@ std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
     sets.push_back(std::move(set));
   }
   return sets;
+}
+
+std::vector<ModelFiles> models_of(std::span<const std::string> names) {
+  std::vector<ModelFiles> models;
+  for (const std::string& name : names) {
+    if (const auto index = parse_index_name(name)) models.push_back({.stem = index->stem(), .index = name});
+  }
+  const std::size_t indexes = models.size();
+  std::vector<ShardSet> sets = shard_sets(names);
+  std::set<std::string> shards;
+  for (const ShardSet& set : sets) shards.insert(set.names.begin(), set.names.end());
+  const auto is_variant = [](const ModelFiles& one, const std::string& stem) {
+    return one.stem.size() > stem.size() && one.stem.starts_with(stem) && one.stem[stem.size()] == '.';
+  };
+  for (const std::string& name : names) {
+    std::string_view stem = name;
+    if (!take_end(stem, kShardExtension) || shards.contains(name)) continue;
+    ModelFiles model{.stem = std::string(stem), .whole = name};
+    const auto same = std::ranges::find(models, model.stem, &ModelFiles::stem);
+    if (same != models.end()) {
+      same->whole = name;
+    } else if (indexes == 0 || std::ranges::any_of(models, [&](const ModelFiles& other) {
+                 return !other.index.empty() && is_variant(other, model.stem);
+               })) {
+      models.push_back(std::move(model));
+    }
+  }
+  for (ShardSet& set : sets) {
+    if (indexes == 0 && std::ranges::find(models, set.stem, &ModelFiles::stem) == models.end())
+      models.push_back({.stem = set.stem, .shards = std::move(set)});
+  }
+  const std::vector<ModelFiles> all = models;
+  std::erase_if(models, [&](const ModelFiles& one) {
+    return std::ranges::any_of(all, [&](const ModelFiles& other) { return is_variant(one, other.stem); });
+  });
+  const auto first = std::ranges::find(models, "model", &ModelFiles::stem);
+  if (first != models.end() && !first->index.empty()) models = {ModelFiles(*first)};
+  return models;
 }
 
 std::optional<ShardSet> shard_set(std::span<const std::string> names) {

@@ -94,6 +94,8 @@ struct ShardSet {
 
   // Returns the names of the shards that `names` lacks, in order.
   [[nodiscard]] std::vector<std::string> missing() const;
+  // Returns "5 of the 6 files `model-*-of-00006.safetensors`: `model-00003-of-00006.safetensors` is missing".
+  [[nodiscard]] std::string missing_text() const;
 };
 // Sorts names into sets, in the order of the first name of each set. Leaves out names without a number, numbers above
 // the count, and counts above 99,999. A set is numbered from 0 if it has the number 0, otherwise from 1. From 0, it
@@ -101,5 +103,21 @@ struct ShardSet {
 [[nodiscard]] std::vector<ShardSet> shard_sets(std::span<const std::string> names);
 // Returns the set that all names belong to, or nullopt. A name that is given twice belongs to no set.
 [[nodiscard]] std::optional<ShardSet> shard_set(std::span<const std::string> names);
+
+// A model in a folder.
+struct ModelFiles {
+  std::string stem;        // "model", or "model.fp16"
+  std::string index = {};  // empty: none
+  std::string whole = {};  // `model.safetensors`, or empty. Beside an index that does not name it, it counts
+  std::optional<ShardSet> shards = {};  // without an index and a whole file
+};
+// Returns the models that a folder may stand for: one, or several that are equal. This is the rule for all readers:
+// - Beside an index, a file counts only if it is the whole file of this model, or of a model of which this is a
+// variant.
+// - A variant, such as `model.fp16`, does not count beside its plain model.
+// - Shards do not count beside an index. An older save left those beside the whole file of the same stem.
+// - A model `model` with an index wins over other ones.
+// names: of the files in the folder.
+[[nodiscard]] std::vector<ModelFiles> models_of(std::span<const std::string> names);
 
 }  // namespace safetensors::format
