@@ -75,10 +75,10 @@ std::optional<std::vector<std::vector<nb::object>>> slices_of(nb::handle value) 
   if (PySlice_Check(value.ptr())) return {{{nb::borrow(value)}}};
   if (!PyTuple_Check(value.ptr())) return std::nullopt;
   std::vector<std::vector<nb::object>> all;
-  for (const nb::handle dimension : nb::borrow<nb::tuple>(value)) {
+  for (const nb::handle dimension : nb::iter(value)) {
     if (!PyList_Check(dimension.ptr())) return std::nullopt;
     all.emplace_back();
-    for (const nb::handle slice : nb::borrow<nb::list>(dimension)) {
+    for (const nb::handle slice : nb::iter(dimension)) {
       if (!PySlice_Check(slice.ptr())) return std::nullopt;
       all.back().push_back(nb::borrow(slice));
     }
