@@ -64,8 +64,8 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// Errors: those of File::open(), and
   /// - invalid_index: not an index, a name that occurs twice, a file name that is not allowed, or a tensor that is not
   ///   in its file;
-  /// - ambiguous_checkpoint: a folder with several candidates; the message names them;
-  /// - not_found: a folder without a candidate, or a pattern without a match;
+  /// - ambiguous_checkpoint: a folder with several equal models; the message names them, and you give the path of one;
+  /// - not_found: a folder without a model or without one of its shards, or a pattern without a match;
   /// - duplicate_name: a tensor that is in two files; the message names them.
   static SAFETENSORS_API Result<Checkpoint> open(PathView path, const CheckpointOptions& options = {}) noexcept;
   /// @{

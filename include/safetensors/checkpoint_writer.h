@@ -45,13 +45,15 @@ struct CheckpointWriteOptions {
 /// path removes it, and so does clean_directory().
 ///
 /// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
-/// before it and the new model after it, also after a crash at any moment. New files never replace files of the old
-/// model. If the folder has shards or an index of the stem, all new files get the names of the next generation, such as
-/// `model-gen00002-00001-of-00008.safetensors`; file_names() returns them. Then the old files are removed. A model of
-/// one file has no index: one rename replaces the old file. (If an index in the folder names the old file, or files
-/// with another stem, the new model gets an index, too.) A lock on the folder lets one writer at a time commit. A
-/// network file system has no such lock, and neither has a folder that the caller may not list. Let only one process at
-/// a time save there.
+/// before it and the new model after it, also after a crash at any moment. If an old `stem.safetensors` is there, its
+/// removal is the commit, because this file counts before the index: see Checkpoint::open(). An old index of the stem
+/// in another form, such as `model.safetensors.index.fp16.json` for `model.fp16`, is replaced, and keeps its name.
+/// New files never replace files of the old model. If the folder has shards or an index of the stem, all new files get
+/// the names of the next generation, such as `model-gen00002-00001-of-00008.safetensors`; file_names() returns them.
+/// Then the old files are removed. A model of one file has no index: one rename replaces the old file. (If an index in
+/// the folder names the old file, or files with another stem, the new model gets an index, too.) A lock on the folder
+/// lets one writer at a time commit. A network file system has no such lock, and neither has a folder that the caller
+/// may not list. Let only one process at a time save there.
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
@@ -158,10 +160,10 @@ class CheckpointWriter {
   /// If several processes write, only the creator may call it, after it has accepted the receipts of all others. A
   /// process whose receipt is not accepted must not write any more.
   ///
-  /// If the new model is one file, an old index with the same stem is removed, because it would hide the new file.
-  /// Otherwise an old `stem.safetensors` is removed for this reason, whatever `remove_old_files` is. Old
-  /// files that cannot be removed are not an error: check_index() finds them. After the error
-  /// replaced_not_durable, the new model is in place, and old files stay.
+  /// If the new model is one file, an old index with the same stem is removed, because it may hide the new file.
+  /// Otherwise an old `stem.safetensors` is removed for this reason, whatever `remove_old_files` is. Other old
+  /// files that cannot be removed are not an error: check_index() finds them. After the error replaced_not_durable, the
+  /// new model is in place, and old files stay.
   /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
   /// cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another writer
   /// has held the lock of the folder for ten minutes). If the index cannot be put in place, the new files are removed

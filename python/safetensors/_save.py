@@ -75,9 +75,9 @@ def save(
     the metadata of each file. `index_metadata`: more members of `metadata` of the index.
 
     A folder that does not exist appears at once, with all files. In a folder that exists, the index is
-    replaced after the files. Then the files of an older model with the same stem are removed, unless
-    `remove_old_files` is false. `new_folder=True` refuses a folder that exists. docs/checkpoints.md
-    says which files a crash leaves.
+    replaced after the files. Then the files of an older model are removed (those that its index names
+    and those with the same stem), unless `remove_old_files` is false. `new_folder=True` refuses a
+    folder that exists. docs/checkpoints.md says which files a crash leaves.
 
     `durability`: as in `save_file`. `progress`: a function that gets the number
     of bytes written and the total. True shows a bar if tqdm is installed. Raises the errors of

@@ -49,8 +49,8 @@ def _reopen(kind: type[Checkpoint], paths: list[str], options: tuple[Any, ...]) 
 class Checkpoint(Mapping[str, Tensor]):
     """A mapping of names to tensors over one or many files. A tensor is read on each access.
 
-    `paths`: a file, an index (`*.safetensors.index.json`), a folder that holds one of these, a glob
-    pattern, or an iterable of these. With an index, only the tensors that it names are present.
+    `paths`: a file, an index (`*.json`), a folder with one model (the plain file or index, not its
+    variants), a glob pattern, or an iterable of these. An index decides which tensors are present.
     `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
     `backend`: "auto" reads files that are not in the page cache directly from the device if they do
     not fit well into the available memory, else through the page cache. "pread" reads all bytes
@@ -63,7 +63,7 @@ class Checkpoint(Mapping[str, Tensor]):
     is also a context manager, which closes the files. Tensors and slices stay valid.
 
     Raises SafetensorError for an invalid file or index, for a tensor in two files, for a folder with
-    several checkpoints, and after `close`. Raises MissingTensorError for an unknown name, OSError
+    several equal models, and after `close`. Raises MissingTensorError for an unknown name, OSError
     for an error of the system.
     """
 
