@@ -277,6 +277,8 @@ Status CheckpointFolder::commit(Files files) {
 
 // If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
 Status CheckpointFolder::put_in_place(Files files) {
+  // Made before the first file is in place: then nothing can fail for lack of memory.
+  const std::string hiding = index_ ? std::string(layout_.stem()) + ".safetensors" : index_name_;
   Status synced = io::replace_all(files, indexed_ ? io::OnFailure::take_back : io::OnFailure::keep);
   if (!is_in_place(synced)) return synced;
   Status next;
@@ -288,9 +290,7 @@ Status CheckpointFolder::put_in_place(Files files) {
     }
   }
   if (is_in_place(next) && !new_folder_) {
-    const Status shown =
-        remove_hiding(index_ ? std::string(layout_.stem()) + ".safetensors" : index_name_, *files.front());
-    if (!shown) next = shown;
+    if (const Status shown = remove_hiding(hiding, *files.front()); !shown) next = shown;
   }
   if (!is_in_place(next)) return next;
   if (synced) synced = std::move(next);
