@@ -61,10 +61,10 @@ constexpr Option kDiffTable[] = {
 
 constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
 |a - b| divided by the number of elements, and RELATIVE this sum divided by the
-sum of all |b|. They are nan if an element is NaN in A or B only. FIRST is the index of the first element that differs. With
---by-layer, a line is for all tensors whose names begin alike up to the first
-number, such as model.layers.10, or else up to the last dot. ELEMENTS are those
-of the tensors that differ.)";
+sum of all |b|. They are nan if an element is NaN in A or B only. FIRST is the
+index of the first element that differs. With --by-layer, a line is for all
+tensors whose names begin alike up to the first number, such as model.layers.10,
+or else up to the last dot. ELEMENTS are those of the tensors that differ.)";
 
 constexpr const char* kDiffExamples[] = {
     "safetensors diff before.safetensors after.safetensors",
