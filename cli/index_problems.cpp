@@ -12,17 +12,17 @@ namespace safetensors::cli {
 namespace {
 
 constexpr std::size_t kMaxOfAKind = 20;
-constexpr std::string_view kWords[] = {"missing_file", "invalid_file",     "missing_tensor",
-                                       "wrong_file",   "unindexed_tensor", "unindexed_file",
-                                       "stray_file",   "total_size",       "duplicate_tensor"};
+constexpr std::string_view kProblemWords[] = {"missing_file", "invalid_file",     "missing_tensor",
+                                              "wrong_file",   "unindexed_tensor", "unindexed_file",
+                                              "stray_file",   "total_size",       "duplicate_tensor"};
 
 }  // namespace
 
 void print_problems(Console& console, const std::string& path, std::string_view error, std::string_view note,
                     const std::vector<IndexProblem>& problems) {
-  std::array<std::size_t, std::size(kWords)> counts{};
+  std::array<std::size_t, std::size(kProblemWords)> counts{};
   for (const IndexProblem& problem : problems) ++counts[static_cast<std::size_t>(problem.kind)];
-  std::array<std::size_t, std::size(kWords)> shown{};
+  std::array<std::size_t, std::size(kProblemWords)> shown{};
   for (const IndexProblem& problem : problems) {
     const auto kind = static_cast<std::size_t>(problem.kind);
     const std::string head = formatted("{}: {}: ", printable(path), problem.is_error ? error : note);
@@ -35,7 +35,7 @@ void print_problems(Console& console, const std::string& path, std::string_view 
 void json_problems(Json& json, std::string_view key, const std::vector<IndexProblem>& problems) {
   json.line().key(key).open('[');
   for (const IndexProblem& problem : problems) {
-    json.line().open('{').field("kind", kWords[static_cast<std::size_t>(problem.kind)]);
+    json.line().open('{').field("kind", kProblemWords[static_cast<std::size_t>(problem.kind)]);
     json.field("is_error", problem.is_error);
     if (!problem.tensor.empty()) json.field("tensor", problem.tensor);
     if (!problem.file.empty()) json.field("file", problem.file);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kMaxLevels = 16;  // a name may have millions of dots
 
-struct Item {
+struct NameRest {
   std::string_view rest;  // of the name
   const TensorInfo* tensor;
 };
@@ -87,13 +87,13 @@ class TreeBuilder {
  public:
   explicit TreeBuilder(bool by_size) : by_size_(by_size) {}
 
-  std::vector<Built> build(const std::vector<Item>& items, unsigned level) {
+  std::vector<Built> build(const std::vector<NameRest>& items, unsigned level) {
     std::vector<Built> built;
-    std::vector<std::pair<std::string_view, std::vector<Item>>> modules;
+    std::vector<std::pair<std::string_view, std::vector<NameRest>>> modules;
     std::map<std::string_view, std::size_t> places;
     std::vector<std::size_t> order;  // of built, or beyond it of modules
     constexpr std::size_t kModule = std::size_t{1} << 63;
-    for (const Item& item : items) {
+    for (const NameRest& item : items) {
       const std::size_t dot = level + 1 < kMaxLevels ? item.rest.find('.') : std::string_view::npos;
       if (dot == std::string_view::npos) {
         order.push_back(built.size());
@@ -103,7 +103,7 @@ class TreeBuilder {
       const auto [place, added] = places.emplace(item.rest.substr(0, dot), modules.size());
       if (added) {
         order.push_back(kModule | modules.size());
-        modules.emplace_back(place->first, std::vector<Item>());
+        modules.emplace_back(place->first, std::vector<NameRest>());
       }
       modules[place->second].second.push_back({item.rest.substr(dot + 1), item.tensor});
     }
@@ -121,7 +121,7 @@ class TreeBuilder {
   }
 
  private:
-  Built leaf(const Item& item) {
+  Built leaf(const NameRest& item) {
     const TensorInfo& tensor = *item.tensor;
     Built built;
     built.node = {std::string(item.rest), 1, 1, cli::parameters(tensor), tensor.nbytes(), &tensor, {}};
@@ -201,7 +201,7 @@ class TreeBuilder {
 }  // namespace
 
 std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tensors, bool by_size) {
-  std::vector<Item> items;
+  std::vector<NameRest> items;
   items.reserve(tensors.size());
   for (const TensorInfo* const tensor : tensors) items.push_back({tensor->name, tensor});
   std::vector<ModuleNode> nodes;
