@@ -31,6 +31,7 @@ from safetensors._ranks.stored import Stored  # noqa: E402
 from safetensors.distributed import StorageReader  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_dcp)
 
 
@@ -42,7 +43,6 @@ def load(path: Path, state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_loads_without_a_process_group(tmp_path: Path) -> None:
     save_file({"w": torch.arange(6.0)}, tmp_path / "a.safetensors", durability="none")
     save_file({"w": torch.arange(6.0) + 1}, tmp_path / "b.safetensors", durability="none")
@@ -54,7 +54,6 @@ def test_loads_without_a_process_group(tmp_path: Path) -> None:
     assert reader.checkpoint_id == tmp_path / "b.safetensors"
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_loads_packed_dtypes(tmp_path: Path) -> None:
     packed = torch.arange(24, dtype=torch.uint8).reshape(4, 6).view(torch.float4_e2m1fn_x2)
     save_file({"f4": packed, "f8": torch.arange(4.0).to(torch.float8_e5m2)}, tmp_path / "t.safetensors", durability="none")
@@ -63,7 +62,6 @@ def test_loads_packed_dtypes(tmp_path: Path) -> None:
     assert state["f8"].tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_refuses_a_dtype_that_torch_lacks(make: Any) -> None:
     path = make('{"w":{"dtype":"U8","shape":[2],"data_offsets":[3,5]},"six":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}}', bytes(5))
     assert load(path, {"w": torch.ones(2, dtype=torch.uint8)})["w"].tolist() == [0, 0]
@@ -71,7 +69,6 @@ def test_refuses_a_dtype_that_torch_lacks(make: Any) -> None:
         load(path, {"six": torch.zeros(4)})
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_asks_torch_for_missing_names_and_shapes(tmp_path: Path) -> None:
     save_file({"w": torch.zeros(2, 3)}, tmp_path / "t.safetensors", durability="none")
     with pytest.raises(dcp.CheckpointException, match=r"Missing key in checkpoint state_dict: b\."):
@@ -110,6 +107,10 @@ def test_opens_the_files_of_ranks(tmp_path: Path) -> None:
     with closing(Stored.open(tmp_path)) as stored:
         assert {tensor.name: tensor.shape for tensor in stored} == {"w": (3, 3), "own": (4,)}
         assert len(stored.checkpoints) == 3
+    text = '{"weight_map": {"own": "shard-00001-model-00001-of-00001.safetensors"}}'
+    (tmp_path / "model.safetensors.index.fp16.json").write_text(text)
+    with closing(Stored.open(tmp_path)) as stored:
+        assert [tensor.name for tensor in stored] == ["own"]
 
 
 @pytest.mark.parametrize(

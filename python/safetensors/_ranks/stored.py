@@ -64,7 +64,8 @@ def _files_of_ranks(folder: str) -> list[str]:
     if not os.path.isdir(folder):
         return []
     names = sorted(os.listdir(folder))
-    if any(name.endswith(".safetensors.index.json") for name in names):
+    # An index decides, also that of a variant: `model.safetensors.index.fp16.json`.
+    if any(".safetensors." in name and name.endswith(".json") for name in names):
         return []
     return [os.path.join(folder, name) for name in names if _OF_ONE_RANK.fullmatch(name)]
 
