@@ -11,9 +11,9 @@ from conftest import framework
 
 torch = framework("torch")
 
-from test_programs import equal, tiny_llama  # noqa: E402
+from test_programs import equal, tiny_llama, tiny_unet  # noqa: E402
 
-from safetensors import load  # noqa: E402
+from safetensors import load, save  # noqa: E402
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -35,13 +35,30 @@ def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
     command("diff", source, again)
 
     shutil.copy(source / "config.json", tmp_path / "split")
-    loaded = type(model).from_pretrained(tmp_path / "split")
-    assert equal(loaded.state_dict(), model.state_dict())
+    assert equal(type(model).from_pretrained(tmp_path / "split").state_dict(), model.state_dict())
 
-    command("cast", source, tmp_path / "half", "--to", "bf16")
-    shutil.copy(source / "config.json", tmp_path / "half")
-    half = type(model).from_pretrained(tmp_path / "half", dtype="auto")
-    assert equal(half.state_dict(), model.to(torch.bfloat16).state_dict())
+
+@pytest.mark.parametrize("variant", [None, "fp16"])
+def test_other_names_of_shards_are_kept(variant: str | None, tmp_path: Path) -> None:
+    model = tiny_llama(tied=False)
+    model.save_pretrained(tmp_path, max_shard_size="20KB", variant=variant)
+    [index] = tmp_path.glob("*.index*.json")
+    if variant is None:  # the names of Qwen3.5
+        for path in tmp_path.glob("model-*"):
+            path.rename(tmp_path / path.name.replace("model-", "model.safetensors-"))
+        index.write_text(index.read_text().replace('"model-', '"model.safetensors-'))
+    want = model.to(torch.bfloat16).state_dict()
+    for write in (["cast", "--to", "bf16"], ["split", "--max-shard-size", "15KB"], ["select", "--match", "*"]):
+        command(write[0], tmp_path, tmp_path, *write[1:], "--force")
+        assert list(tmp_path.glob("*.index*.json")) == [index]
+        files = [path.name for path in tmp_path.glob("*.safetensors")]
+        assert len(files) > 3 and all(name.startswith(f"model.{variant or 'safetensors'}-gen") for name in files)
+        assert equal(type(model).from_pretrained(tmp_path, dtype="auto", variant=variant).state_dict(), want)
+    if variant is None:
+        save(load(tmp_path, framework="pt"), tmp_path, max_shard_size="20KB")
+        other = type(model)(model.config).to(torch.bfloat16)
+        framework("huggingface_hub").load_torch_model(other, tmp_path)
+        assert equal(other.state_dict(), want)
 
 
 def test_an_adapter_of_peft(tmp_path: Path) -> None:
@@ -49,21 +66,13 @@ def test_an_adapter_of_peft(tmp_path: Path) -> None:
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     peft.get_peft_model(tiny_llama(), config).save_pretrained(tmp_path)
     file = tmp_path / "adapter_model.safetensors"
-    assert "LoRA" in command("info", tmp_path)
     command("verify", tmp_path)
     command("rename", file, tmp_path / "renamed.safetensors", "s/^base_model\\.model\\.//")
-    names = set(load(tmp_path / "renamed.safetensors"))
-    assert names == {name.removeprefix("base_model.model.") for name in load(file)}
+    assert set(load(tmp_path / "renamed.safetensors")) == {name.removeprefix("base_model.model.") for name in load(file)}
 
 
 def test_a_unet_of_diffusers(tmp_path: Path) -> None:
-    diffusers = framework("diffusers")
-    unet = diffusers.UNet2DModel(
-        sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 8),
-        norm_num_groups=4, down_block_types=("DownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "UpBlock2D"),
-    )  # fmt: skip
-    unet.save_pretrained(tmp_path / "unet", max_shard_size="10KB")
+    tiny_unet().save_pretrained(tmp_path / "unet", max_shard_size="10KB")
     command("verify", tmp_path / "unet")
     command("split", tmp_path / "unet", tmp_path / "other", "--max-shard-size", "30KB")
     shards = sorted(path.name for path in (tmp_path / "other").glob("*.safetensors"))
