@@ -55,6 +55,15 @@ std::vector<std::string> models_in(const std::string& folder, const FolderNames&
   return found;
 }
 
+// Returns whether a file, or an index, is a variant of the model that has this file: "model.fp16.safetensors".
+bool is_variant_of(const std::string& path, const std::string& file) {
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  const auto index = format::parse_index_name(name);
+  const std::string stem(format::stem_of(file.substr(file.rfind('/') + 1)));
+  const std::string own = index ? index->stem() : std::string(format::stem_of(name));
+  return own != stem && own.starts_with(stem + ".");
+}
+
 // The paths for one folder after the other.
 class Expansion {
  public:
@@ -74,19 +83,17 @@ class Expansion {
     const FolderNames names = names_in(folder);
     const bool models = holds_models(names);
     std::vector<std::string> found = models_in(folder, names, partial());
-    // Otherwise the verb opens the folder itself: as a model, or to name the several models in it in an error.
-    if (models && (!partial() || found.size() != 1 || Checkpoint::find_files(folder))) found.clear();
+    if (models && partial() && add_model(folder, found)) return;
+    // Otherwise the verb opens the folder itself, to name the several models in it in an error.
+    if (models && (!partial() || found.size() != 1)) found.clear();
     add(found);
     if (models) return;
     for (const std::string& name : names.folders) {
       const std::string below = path_in_folder(folder, name);
       const FolderNames inside = names_in(below);
       if (!inside.whole) paths_.push_back(below);
-      if (Checkpoint::find_files(below)) {
-        paths_.push_back(below);
-      } else {
-        add(models_in(below, inside, partial()));
-      }
+      const std::vector<std::string> models_below = models_in(below, inside, partial());
+      if (!add_model(below, models_below)) add(models_below);
     }
   }
 
@@ -94,6 +101,16 @@ class Expansion {
 
  private:
   [[nodiscard]] bool partial() const { return check_ != nullptr; }
+  // Adds a folder that the library opens as a model, and, if every file is to be checked, the variants beside the
+  // model.
+  bool add_model(const std::string& folder, std::vector<std::string> found) {
+    const Result<std::vector<std::string>> own = Checkpoint::find_files(folder);
+    if (!own) return false;
+    paths_.push_back(folder);
+    std::erase_if(found, [&](const std::string& path) { return !partial() || !is_variant_of(path, own->front()); });
+    add(found);
+    return true;
+  }
   void add(const std::vector<std::string>& found) { paths_.insert(paths_.end(), found.begin(), found.end()); }
   FolderCheck* check_;
   std::vector<std::string> paths_;

@@ -5,7 +5,10 @@
 #include "command.h"
 #include "text/formatted.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace safetensors::cli {
@@ -53,6 +56,14 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   if (!names.empty() && is_file(names.back()) && !is_file(request.output)) request.take_last_output(names);
   if (!wrong) wrong = take_accept(accept, request.parse.accept);
   if (!wrong) wrong = selection.take(names);
+  // "drop m.safetensors a b --force" would replace a file `a`, which may be meant as a name.
+  std::error_code failed;
+  const bool by_option = std::ranges::any_of(
+      given, [](const std::string& word) { return word.starts_with("-o") || word.starts_with("--output"); });
+  if (!wrong && request.force() && !by_option && !names.empty() && !is_file(request.output) &&
+      request.output.find('/') == std::string::npos && !std::filesystem::is_directory(request.output, failed))
+    wrong =
+        formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output));
   if (!wrong && request.force() && selection.empty() && !accept) {  // IN NAME --force changes IN itself
     names = {std::exchange(request.output, request.inputs[0])};
     wrong = selection.take(names);

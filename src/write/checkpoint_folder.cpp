@@ -263,6 +263,7 @@ Status CheckpointFolder::commit(Files files) {
     look_at_old_files();
   }
   choose_names();
+  if (Status status = check_hiding(); !status) return status;
   if (!indexed_) index_.reset();
   if (index_) {
     if (Status status = write_index(); !status) return status;
@@ -296,6 +297,16 @@ Status CheckpointFolder::put_in_place(Files files) {
   if (synced) synced = std::move(next);
   if (synced || !new_folder_) return synced;
   return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
+}
+
+// Refuses to write shards beside a whole file that readers would take for the model, and that is of another index.
+Status CheckpointFolder::check_hiding() const {
+  const std::string whole = std::string(layout_.stem()) + ".safetensors";
+  if (!indexed_ || !named_.of_others.contains(whole) || look_for(whole) == ENOENT) return {};
+  return base::make_error(Errc::invalid_argument,
+                          "another index names `" + printable(whole) +
+                              "`, which readers would take for the new model: write into another folder",
+                          path_);
 }
 
 // Removes the old file that leads readers of the folder to the old model: the index, or the whole file, which readers

@@ -59,6 +59,7 @@ class CheckpointFolder {
   [[nodiscard]] std::size_t last_generation() const;
   void choose_names();
   [[nodiscard]] bool old_index_names(const std::string& name) const;
+  [[nodiscard]] Status check_hiding() const;
   [[nodiscard]] int look_for(const std::string& name) const noexcept;
   Status create_index();
   Status write_index();

@@ -431,7 +431,9 @@ Status write_index(PathView folder, const CheckpointIndex& index, const WriteOpt
                               "the index would have " + std::to_string(index.text.size()) + " bytes, readers accept " +
                                   std::to_string(format::kMaxIndexBytes),
                               path);
-    const auto file = io::AtomicFile::create(path, index.text.size(), write::to_atomic_file_options(options));
+    io::AtomicFileOptions atomic = write::to_atomic_file_options(options);
+    if (!options.new_file) atomic.links = io::Links::replace;  // links of a cache lead to files that others share
+    const auto file = io::AtomicFile::create(path, index.text.size(), atomic);
     if (!file) return file.error();
     if (Status status = (*file)->write_at(0, write::bytes_of(index.text)); !status) return status;
     return (*file)->commit();

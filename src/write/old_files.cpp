@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -59,42 +60,86 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
   return found;
 }
 
-// Returns whether each tensor of a file has the name of a tensor of the input, or its dtype and shape: rename keeps
-// these.
-bool holds_known_tensors(const std::string& path, const Checkpoint& input) {
+// The names of the tensors of the input and of the new model: a run that was killed left files with either of them.
+using KnownNames = std::set<std::string, std::less<>>;
+
+KnownNames known_names(const Checkpoint& input, const CheckpointLayout& layout) {
+  KnownNames names;
+  for (const Tensor& tensor : input.tensors()) names.emplace(tensor.name());
+  for (const CheckpointFile& file : layout.files()) {
+    for (const TensorInfo& tensor : file.header.tensors()) names.emplace(tensor.name);
+  }
+  return names;
+}
+
+bool holds_only(const std::string& path, const KnownNames& names) {
   const Result<File> file = File::open(path);
-  if (!file) return false;
-  // The names of dtypes: GCC does not hide templates of the standard library over enumerations of ours.
-  std::set<std::pair<std::string_view, std::vector<std::uint64_t>>> kinds;
-  for (const Tensor& tensor : input.tensors())
-    kinds.emplace(to_string(tensor.dtype()), std::vector<std::uint64_t>(tensor.shape().begin(), tensor.shape().end()));
-  return std::ranges::all_of(file->header().tensors(), [&](const TensorInfo& info) {
-    return input.contains(info.name) || kinds.contains({to_string(info.dtype), {info.shape.begin(), info.shape.end()}});
-  });
+  return file && std::ranges::all_of(file->header().tensors(),
+                                     [&](const TensorInfo& info) { return names.contains(info.name); });
+}
+
+// The dtypes and shapes of tensors. The names of dtypes: GCC does not hide templates of the standard library over
+// enumerations of ours.
+using Kinds = std::multiset<std::pair<std::string_view, std::vector<std::uint64_t>>>;
+
+void add_kind(const TensorInfo& info, Kinds& kinds) {
+  kinds.emplace(to_string(info.dtype), std::vector<std::uint64_t>(info.shape.begin(), info.shape.end()));
+}
+
+// Returns whether each tensor of the files has the dtype and shape of another tensor of the input: rename keeps these.
+// A writer that was killed may have removed some of the files.
+bool are_renamed(const std::string& folder, const std::vector<std::string>& names, const Checkpoint& input) {
+  Kinds found, wanted;
+  for (const std::string& name : names) {
+    const Result<File> file = File::open(os::join_path(folder, name));
+    if (!file) return false;
+    for (const TensorInfo& info : file->header().tensors()) add_kind(info, found);
+  }
+  for (const Tensor& tensor : input.tensors()) add_kind(tensor.info(), wanted);
+  return std::ranges::includes(wanted, found);
 }
 
 // The files of the stem that hold no model, or only one that a killed writer has replaced or did not finish.
 class DeadFiles {
  public:
   DeadFiles(const std::string& folder, const std::vector<std::string>& listed, const NamedFiles& named,
-            std::string_view stem)
-      : folder_(folder), leftovers_(find_leftovers(named, listed, stem)) {
-    const std::string whole = std::string(stem) + ".safetensors";
-    two_models_ =
-        named.certain && named.has_index && !named.contains(whole) && std::ranges::find(listed, whole) != listed.end();
+            const CheckpointLayout& layout, const Checkpoint& input)
+      : folder_(folder), names_(known_names(input, layout)) {
+    std::size_t generation = 0;  // of the index
+    for (const std::string& name : named.of_model) generation = std::max(generation, format::generation_of(name));
+    std::vector<std::string> group;
+    for (std::string& name : find_leftovers(named, listed, layout.stem())) {
+      if (generation > 1 || format::generation_of(name) > 1)
+        dead_.push_back(std::move(name));
+      else
+        group.push_back(std::move(name));
+    }
+    add_doubtful(group, input);
+    const std::string whole = std::string(layout.stem()) + ".safetensors";
+    if (!named.certain || !named.has_index || named.contains(whole) || std::ranges::find(listed, whole) == listed.end())
+      return;
+    // The input is one of the two models.
+    add_doubtful({whole}, input);
+    add_doubtful({named.of_model.begin(), named.of_model.end()}, input);
   }
 
-  // Of an index and a whole file that it does not name, a killed writer has left one. But the whole file can also be of
-  // another program. So the tensors decide.
-  bool contains(const std::string& name, const Checkpoint& input) const {
-    return std::ranges::binary_search(leftovers_, name) ||
-           (two_models_ && holds_known_tensors(os::join_path(folder_, name), input));
+  // Another program may have left a file, too. So the tensors decide, except for shards of a generation, and for shards
+  // in whose place a writer of ours has put a generation.
+  bool contains(const std::string& name) const {
+    return std::ranges::find(dead_, name) != dead_.end() ||
+           (std::ranges::find(doubtful_, name) != doubtful_.end() && holds_only(os::join_path(folder_, name), names_));
   }
 
  private:
+  void add_doubtful(const std::vector<std::string>& model, const Checkpoint& input) {
+    std::vector<std::string>& list = are_renamed(folder_, model, input) ? dead_ : doubtful_;
+    list.insert(list.end(), model.begin(), model.end());
+  }
+
   const std::string& folder_;
-  const std::vector<std::string> leftovers_;
-  bool two_models_ = false;
+  const KnownNames names_;
+  std::vector<std::string> dead_;
+  std::vector<std::string> doubtful_;
 };
 
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
@@ -117,7 +162,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   if (!names) return names.error();
   InputModel files = input_model(input, folder);
   const NamedFiles named = read_named_files(folder, *names, index_of_stem(*names, layout.stem(), layout.index_name()));
-  const DeadFiles dead(folder, *names, named, layout.stem());
+  const DeadFiles dead(folder, *names, named, layout, input);
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
@@ -125,7 +170,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
     files.in_folder = files.in_folder || read != files.whole.end();
     // A symlink to nothing holds no tensor.
     if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (named.is_old(name, layout.stem()) && !dead.contains(name, input)) lost.push_back(name);
+    if (named.is_old(name, layout.stem()) && !dead.contains(name)) lost.push_back(name);
   }
   return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
 }

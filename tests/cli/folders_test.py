@@ -146,6 +146,62 @@ class PipelineTest(FoldersTest):
         self.assertEqual(self.answer(0, "verify", "d/a")[1], "")
 
 
+class OtherModelsTest(FoldersTest):
+    """What a rewrite in place must not remove: files of a model that is not its input."""
+
+    def indexed(self, folder, stem, *files):
+        """An index that names one tensor in each file."""
+        names = {f"{stem}{i}": file for i, file in enumerate(files)}
+        for name, file in names.items():
+            self.put(f"{folder}/{file}", [(name, "F32", [1], bytes(4))])
+        self.write(f"{folder}/{stem}.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": names}))
+
+    def refuses(self, folder, path):
+        before = sorted(os.listdir(self.path(folder)))
+        self.answer(1, "cast", path, folder, "--to", "bf16", "--force")
+        self.assertEqual(sorted(os.listdir(self.path(folder))), before)
+
+    def test_shards_of_another_set_stay(self):
+        self.indexed("d", "model", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+        for i in (1, 2, 3):
+            self.put(f"d/model-{i:05}-of-00003.safetensors", [(f"x{i}", "F16", [1], bytes(2))])
+        self.refuses("d", "d")
+
+    def test_shards_beside_a_whole_file_stay(self):
+        self.put("d/model.safetensors", [("w", "F32", [1], bytes(4))])
+        for i in (1, 2):
+            self.put(f"d/model-{i:05}-of-00002.safetensors", [(f"x{i}", "F16", [1], bytes(2))])
+        self.refuses("d", "d")
+
+    def test_a_file_that_another_index_names_stays(self):
+        self.indexed("d", "model", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+        self.indexed("d", "ema", "model.safetensors")
+        self.refuses("d", "d/model.safetensors.index.json")
+
+    def test_two_complete_sets_are_two_models(self):
+        self.shards("d", 2)
+        self.shards("d", 3)
+        self.answer(1, "ls", "d")
+
+    def test_a_version_is_no_variant(self):
+        for name in ("Qwen2", "Qwen2.5"):
+            self.model(f"d/{name}")
+        self.answer(1, "ls", "d")
+
+    def test_a_broken_variant_is_found(self):
+        self.model("d/model")
+        self.write("d/model.fp16.safetensors", "x")
+        self.answer(1, "verify", "d")
+        self.answer(0, "ls", "d")
+
+    def test_a_name_is_not_taken_for_the_output(self):
+        self.put("m.safetensors", [(name, "U8", [1], b"x") for name in "abc"])
+        self.write("d/a", "old")
+        os.rename(self.path("d/a"), self.path("a"))
+        self.answer(2, "drop", "m.safetensors", "a", "b", "--force")
+        self.answer(0, "drop", "m.safetensors", "b", "-o", "a", "--force")
+
+
 class CacheTest(FoldersTest):
     MAIN, OLD = "a1" * 20, "b2" * 20
 

@@ -242,7 +242,9 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
   std::set<std::string> shards;
   for (const ShardSet& set : sets) shards.insert(set.names.begin(), set.names.end());
   const auto is_variant = [](const ModelFiles& one, const std::string& stem) {
-    return one.stem.size() > stem.size() && one.stem.starts_with(stem) && one.stem[stem.size()] == '.';
+    const std::size_t dot = stem.size();  // "model.fp16", but not "v1.5"
+    return one.stem.size() > dot + 1 && one.stem.starts_with(stem) && one.stem[dot] == '.' &&
+           !(one.stem[dot + 1] >= '0' && one.stem[dot + 1] <= '9');
   };
   for (const std::string& name : names) {
     std::string_view stem = name;
@@ -257,8 +259,13 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
       models.push_back(std::move(model));
     }
   }
+  // A complete set comes before others of its stem. Two complete ones of one generation are two models.
+  std::ranges::stable_partition(sets, [](const ShardSet& set) { return set.missing().empty(); });
   for (ShardSet& set : sets) {
-    if (indexes == 0 && std::ranges::find(models, set.stem, &ModelFiles::stem) == models.end())
+    const auto same = std::ranges::find(models, set.stem, &ModelFiles::stem);
+    const bool second = same != models.end() && same->shards && set.missing().empty() &&
+                        generation_of(same->shards->names[0]) == generation_of(set.names[0]);
+    if (indexes == 0 && (same == models.end() || second))
       models.push_back({.stem = set.stem, .shards = std::move(set)});
   }
   const std::vector<ModelFiles> all = models;
