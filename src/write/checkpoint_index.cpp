@@ -139,13 +139,23 @@ class IndexMaker {
   }
 
   // Takes the files of the old index and the other shards of the model. If a file of the old index is missing, or
-  // without an old index, takes the numbered files or all files.
+  // without an old index, takes the numbered files or all files, and what is there of the old index.
   Status choose_files() {
     for (std::uint32_t i = 0; old_ && i < old_->shard_count(); ++i) index_.files.emplace_back(old_->shard(i));
     const auto exists = [&](const std::string& name) {
       return os::kind_of(os::join_path(folder_, name)) != os::PathKind::nothing;
     };
-    if (index_.files.empty() || !std::ranges::all_of(index_.files, exists)) return choose_numbered();
+    if (index_.files.empty() || !std::ranges::all_of(index_.files, exists)) {
+      Names there;
+      std::ranges::copy_if(index_.files, std::back_inserter(there), exists);
+      Status status = choose_numbered();
+      for (std::string& name : there) {
+        if (status && std::ranges::find(index_.files, name) == index_.files.end())
+          index_.files.push_back(std::move(name));
+      }
+      std::ranges::sort(index_.files);
+      return status;
+    }
     Result<OtherFiles> others = other_files(folder_, index_.files);
     if (!others) return std::move(others).error();
     std::ranges::move(others->shards, std::back_inserter(index_.files));

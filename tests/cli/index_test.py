@@ -65,6 +65,14 @@ class IndexTest(edit_test.EditTest):
         self.succeed("index", "model", "--force")
         self.assertEqual(self.read(self.index), right)
 
+    def test_an_unnumbered_file_of_the_old_index_stays(self):
+        self.put("model/mtp.safetensors", [("m", "U8", [1], b"x")])
+        self.change(lambda index: index["weight_map"].update(m="mtp.safetensors", b="gone.safetensors"))
+        self.succeed("index", "model", "--force")
+        with open(self.path(self.index)) as file:
+            names = json.load(file)["weight_map"]
+        self.assertEqual((names["b"], names["m"]), ("model-00002-of-00002.safetensors", "mtp.safetensors"))
+
     def test_a_tensor_without_bytes_keeps_the_old_index(self):
         self.change(lambda index: index["weight_map"].update(gone="model-00001-of-00002.safetensors"))
         lost = f"{self.index}: tensor `gone` is in no file of the model, the index has it in `model-00001-of-00002.safetensors`"
