@@ -260,13 +260,15 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
     }
   }
   // A complete set comes before others of its stem. Two complete ones of one generation are two models.
-  std::ranges::stable_partition(sets, [](const ShardSet& set) { return set.missing().empty(); });
+  std::stable_partition(sets.begin(), sets.end(), [](const ShardSet& set) { return set.missing().empty(); });
   for (ShardSet& set : sets) {
     const auto same = std::ranges::find(models, set.stem, &ModelFiles::stem);
     const bool second = same != models.end() && same->shards && set.missing().empty() &&
                         generation_of(same->shards->names[0]) == generation_of(set.names[0]);
-    if (indexes == 0 && (same == models.end() || second))
-      models.push_back({.stem = set.stem, .shards = std::move(set)});
+    if (indexes != 0 || (same != models.end() && !second)) continue;
+    ModelFiles model{.stem = set.stem};
+    model.shards = std::move(set);
+    models.push_back(std::move(model));
   }
   const std::vector<ModelFiles> all = models;
   std::erase_if(models, [&](const ModelFiles& one) {
