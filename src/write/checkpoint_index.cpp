@@ -291,7 +291,7 @@ class IndexChecker {
   static std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
   void add(IndexProblemKind kind, bool is_error, std::string_view tensor, std::string_view file, std::string message) {
-    if (++counts_[kind] > kMaxOfAKind) return;
+    if (++counts_[static_cast<int>(kind)] > kMaxOfAKind) return;
     check_.problems.push_back({kind, is_error, std::string(tensor), std::string(file), std::move(message)});
   }
 
@@ -409,7 +409,7 @@ class IndexChecker {
   const std::string folder_;       // empty, or ends with a separator
   std::vector<Checked> files_;     // in the order of `paths_`, then the shards that the index does not name
   std::map<std::string_view, std::size_t> holders_;  // the first file that has a tensor
-  std::map<IndexProblemKind, std::size_t> counts_;   // of the problems
+  std::map<int, std::size_t> counts_;  // of the problems, by kind: GCC shows templates over enumerations of ours
   IndexCheck check_;
 };
 
