@@ -90,8 +90,8 @@ std::string layer_pattern(std::string_view name) {
   return pattern;
 }
 
-// The text about floats of over 8 bits that are cast in an input that also has numbers of at most 8 bits: the floats
-// may be the scales of these numbers. Empty if there are none.
+// Returns a text that names the floats of more than 8 bits that the cast would change, if the input also has numbers of
+// at most 8 bits: such floats may be the scales of these numbers. Returns an empty text if there are no such floats.
 std::string possible_scales(const std::vector<RewriteTensor>& tensors) {
   constexpr std::size_t kShown = 8;
   std::map<std::string, std::uint64_t> patterns;

@@ -1,5 +1,5 @@
 // The hidden verb __complete, which the completion scripts run. Its arguments are the words of the command line up to
-// the cursor, the last of them as far as it is typed. The first line that it prints says what comes next:
+// the cursor. The last argument is the part of a word that is typed already. The first line of the output is one of:
 //
 //   path, folder, model  nothing: the shell completes files
 //   words                one candidate per line, often followed by a tab and a text

@@ -86,7 +86,7 @@ struct CheckIndexOptions {
 
 /// The result of check_index().
 struct IndexCheck {
-  std::string path;                         ///< path of the index; empty: there is none
+  std::string path;                         ///< path of the index, or empty if there is none
   std::vector<IndexProblem> problems;       ///< at most 100,000 of one kind; empty: the index is right
   std::size_t files = 0;                    ///< number of files that the index names, or of all files
   std::size_t tensors = 0;                  ///< number of tensors of the index that are in a file, or of all tensors

@@ -138,8 +138,8 @@ class IndexMaker {
     return {};
   }
 
-  // Takes the files of the old index and the other shards of the model. If a file of the old index is missing, or
-  // without an old index, takes the numbered files or all files, and what is there of the old index.
+  // Takes the files of the old index and the other shards of the model. If a file of the old index is missing, or if
+  // there is no old index, takes the numbered files, or else all files. It also takes the other files of the old index.
   Status choose_files() {
     for (std::uint32_t i = 0; old_ && i < old_->shard_count(); ++i) index_.files.emplace_back(old_->shard(i));
     const auto exists = [&](const std::string& name) {

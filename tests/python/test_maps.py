@@ -76,7 +76,7 @@ def test_kept_tensors_share_maps(way: Callable[..., Any], how: dict[str, Any], t
     # Memory that tensors own takes space, so there are fewer of them.
     owned = way is prefetched or how.get("backend") != "mmap"
     path = write(tmp_path / "t", *((SOME, HUGE) if owned else (MANY, LARGE)))
-    way(path, **how)  # begins with what the process needs once
+    way(path, **how)  # the first call also makes what the process needs only once
     before = maps()
     kept = way(path, **how)
     assert maps() - before < MAX_MAPS and len(kept) in (MANY, SOME)

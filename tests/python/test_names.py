@@ -50,7 +50,7 @@ def test_every_name_of_the_reference_is_there(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["__init__", "_safetensors_rust", "numpy", "torch"])
 def test_the_list_has_the_names_of_the_reference(module: str, reference: str) -> None:
-    """Modules and what they define. The list has no names that every module has."""
+    """The list holds what the modules define, and no names that every module has."""
     name = "safetensors" if module == "__init__" else f"safetensors.{module}"
     code = f"import {name} as m, safetensors; print(safetensors.__version__, *dir(m))"
     version, *names = subprocess.run([reference, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -51,7 +51,7 @@ struct ShardName {
 [[nodiscard]] std::optional<ShardName> parse_shard_name(std::string_view name) noexcept;
 
 // Returns what the names of a model's files have in common: "model" of `model.safetensors` and of its shards in any
-// generation. IndexName::stem() is equal to it. An empty text: the name does not end in `.safetensors`.
+// generation. IndexName::stem() is equal to it. Returns an empty text for a name without `.safetensors`.
 [[nodiscard]] std::string stem_of(std::string_view name);
 
 // Returns the name without its generation: `model-00001-of-00003.safetensors`.
