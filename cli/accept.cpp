@@ -1,7 +1,7 @@
 // Reads --accept, and reports the faults that a reader accepted.
 #include "accept.h"
 
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include <safetensors/error.h>
 

@@ -14,7 +14,7 @@
 
 #include "base/byte_size.h"
 #include "file/did_you_mean.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 namespace safetensors::cli {
 namespace {

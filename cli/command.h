@@ -3,7 +3,6 @@
 #pragma once
 
 #include "console.h"
-#include "exit_code.h"
 
 #include <optional>
 #include <span>

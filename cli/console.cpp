@@ -4,8 +4,7 @@
 
 #include "interrupt.h"
 #include "text/display_width.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include "os/command/signals.h"
 #include "os/command/standard_streams.h"

@@ -8,8 +8,7 @@
 #include "model_path.h"
 #include "numbered_files.h"
 #include "standard_input.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include <safetensors/checkpoint.h>
 

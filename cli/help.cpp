@@ -1,6 +1,6 @@
 // The list of all subcommands, and the texts of --help, which are made from the table entries.
 #include "command.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include "file/did_you_mean.h"
 

@@ -1,8 +1,7 @@
 // A damaged model has thousands of problems of one kind, so people see the first ones. JSON has all.
 #include "index_problems.h"
 
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,7 @@
 
 #include "accept.h"
 #include "model_path.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include "file/checkpoint_paths.h"
 #include "os/command/standard_streams.h"

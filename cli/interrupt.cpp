@@ -7,4 +7,13 @@ Error Interrupt::error() {
   return {.code = Errc::cancelled, .path = {}, .message = "stopped by a signal"};
 }
 
+// Connects the library's progress callbacks with the console and with signals.
+
+Callback<bool(std::uint64_t completed, std::uint64_t total)> shown_progress(Console& console) {
+  return [&console](std::uint64_t completed, std::uint64_t total) {
+    console.progress(completed, total);
+    return !Interrupt::caught();
+  };
+}
+
 }  // namespace safetensors::cli

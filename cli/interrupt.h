@@ -1,9 +1,14 @@
 // Delays the signals that end a command until it has removed its unfinished output.
 #pragma once
 
+#include "console.h"
+
+#include <safetensors/callback.h>
 #include <safetensors/error.h>
 
 #include "os/command/signals.h"
+
+#include <cstdint>
 
 namespace safetensors::cli {
 
@@ -21,5 +26,9 @@ class Interrupt {
  private:
   os::NotedSignals signals_;
 };
+
+// Returns a function for the member `progress` of the library's options. It shows the progress, and cancels the work
+// after a signal that an Interrupt has caught. The console must outlive it.
+[[nodiscard]] Callback<bool(std::uint64_t completed, std::uint64_t total)> shown_progress(Console& console);
 
 }  // namespace safetensors::cli

@@ -8,12 +8,15 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace safetensors::cli {
 
 // The caller opens and closes containers. This class adds commas and quotes. Numbers are exact, strings are escaped
-// (escape.h).
+// (text.h).
 class Json {
  public:
   // Opens the document's object with "schema": "safetensors.NAME/1".
@@ -53,5 +56,12 @@ class Json {
   bool after_key_ = false;
   bool line_ = false;
 };
+
+// Runs `one` for each path and returns the highest exit code.
+// as_json: the output is one JSON document of this command. Its field `list` is an array with one object per path, and
+// `one` adds fields to the object of its path. Without as_json, `json` is null.
+Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
+                   const std::function<Exit(const std::string& path, Json* json)>& one,
+                   std::string_view list = "files");
 
 }  // namespace safetensors::cli

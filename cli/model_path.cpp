@@ -5,7 +5,7 @@
 #include "folder_names.h"
 #include "folders.h"
 #include "standard_input.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include "format/checkpoint/model_names.h"
 #include "os/regular_file.h"

@@ -2,7 +2,7 @@
 // FIFO without a writer never opens.
 #include "name_map.h"
 
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include "os/file_status.h"
 

@@ -5,8 +5,7 @@
 
 #include "base/glob.h"
 #include "dtype_words.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>

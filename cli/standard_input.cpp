@@ -3,24 +3,59 @@
 // pipe is copied to a file without a name. The header says how long the pipe must be, so a pipe that never ends fills
 // no disk.
 #include "standard_input.h"
+
 #include "console.h"
 #include "interrupt.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include "os/command/standard_streams.h"
 #include "os/command/unnamed_file.h"
 #include "os/descriptor.h"
+#include "os/open.h"
+#include "os/system.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <vector>
 
 namespace safetensors::cli {
 namespace {
+
+// Bytes of one read. The length in front of a header may be a lie, so memory grows only with the bytes read.
+constexpr std::size_t kStep = std::size_t{1} << 20;
+
+// Holds a header and the size of the complete file. Reads of the data fail with `why`.
+class HeaderSource final : public Source {
+ public:
+  HeaderSource(std::span<const std::byte> header, std::uint64_t size, std::string why)
+      : kept_(header.begin(), header.end()), size_(size), why_(std::move(why)) {}
+
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
+
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
+                                            std::span<std::byte> destination) const noexcept override {
+    if (offset >= size_ || destination.empty()) return std::size_t{0};
+    if (offset >= kept_.size()) return Error{.code = Errc::unsupported, .path = {}, .message = why_};
+    const std::size_t count =
+        std::min<std::size_t>(destination.size(), kept_.size() - static_cast<std::size_t>(offset));
+    std::memcpy(destination.data(), kept_.data() + offset, count);
+    return count;
+  }
+
+ private:
+  const std::vector<std::byte> kept_;
+  const std::uint64_t size_;
+  const std::string why_;
+};
+
+Error failure(Errc code, const char* what) {
+  const int error_number = errno;
+  return {.code = code,
+          .os_error = error_number,
+          .path = {},
+          .message = formatted("{}: {}", what, system_text(error_number))};
+}
 
 constexpr int kDescriptor = os::kStandardInput;
 
@@ -99,6 +134,98 @@ Result<File> keep_pipe(const FirstBytes& start, const OpenOptions& options) {
 }
 
 }  // namespace
+
+// Reads a header from the start of a file, and opens it as a File whose Source holds only the header. To learn the size
+// of the complete file, the header is parsed as that of the longest possible file: this is an error, whose offset says
+// where the tensors end.
+
+Result<FirstBytes> FirstBytes::read(const ParseOptions& parse, const ReadNext& next) {
+  FirstBytes first;
+  constexpr std::size_t kPrefix = 512;  // as Header::length() recommends
+  if (Status status = first.grow(kPrefix, next); !status) return status.error();
+  // The size of the file is unknown here. It is checked when the File is opened.
+  const Result<std::uint64_t> length = Header::length(first.bytes_, UINT64_MAX, parse);
+  if (!length && first.bytes_.size() == kPrefix) return length.error();
+  if (!length) return first;
+  first.header_end_ = 8 + static_cast<std::size_t>(*length);
+  if (Status status = first.grow(first.header_end_, next); !status) return status.error();
+  return first;
+}
+
+Status FirstBytes::grow(std::size_t wanted, const ReadNext& next) {
+  while (bytes_.size() < wanted) {
+    const std::size_t before = bytes_.size();
+    bytes_.resize(std::min(wanted, before + kStep));
+    const Result<std::size_t> got = next(std::span(bytes_).subspan(before));
+    bytes_.resize(before + (got ? *got : 0));
+    if (!got) return got.error();
+    if (*got == 0) break;
+  }
+  return {};
+}
+
+std::span<const std::byte> FirstBytes::header() const {
+  return std::span(bytes_).first(header_end_ == 0 ? bytes_.size() : std::min(bytes_.size(), header_end_));
+}
+
+std::string FirstBytes::text() const {
+  if (header_end_ == 0 || bytes_.size() < header_end_) return {};
+  return {reinterpret_cast<const char*>(bytes_.data()) + 8, header_end_ - 8};
+}
+
+Result<std::optional<std::uint64_t>> FirstBytes::file_size(const ParseOptions& parse) const {
+  const std::string header = text();
+  if (header.empty()) return std::optional<std::uint64_t>();
+  ParseOptions strict = parse;
+  strict.accept.unused_bytes = false;
+  const Result<Header> parsed = Header::parse(header, UINT64_MAX, strict);
+  // The offset of this error is the end of the tensors (docs/format.md, rule 10).
+  if (!parsed && parsed.error().code == Errc::incomplete_data) return std::optional(parsed.error().offset);
+  return parsed ? Result<std::optional<std::uint64_t>>(std::nullopt) : parsed.error();
+}
+
+Result<File> FirstBytes::as_file(std::uint64_t size, const ParseOptions& parse, std::string why) const {
+  return File::from_source(std::make_shared<const HeaderSource>(header(), size, std::move(why)), parse);
+}
+
+Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
+                                 std::optional<MissingData>& missing) const {
+  constexpr char kWhy[] = "the data is missing: the input has only the first bytes of the file";
+  if (header_end_ > bytes_.size())
+    return Error{.code = Errc::invalid_header_length,
+                 .path = {},
+                 .message = formatted("the input ends in the header: found {} bytes, expected at least the first {}",
+                                      bytes_.size(), header_end_)};
+  const Result<std::optional<std::uint64_t>> whole = file_size(parse);
+  if (!whole) return whole.error();
+  if (!*whole || **whole <= size) return as_file(size, parse, kWhy);
+  missing = MissingData{**whole - size, **whole - header_end_};
+  return as_file(**whole, parse, kWhy);
+}
+
+Result<File> open_part(const std::string& path, const ParseOptions& parse, std::optional<MissingData>& missing) {
+  os::System& system = os::real_system();
+  constexpr os::OpenFlags kFlags = os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  const os::Descriptor file(path.empty() ? system.duplicate(os::kStandardInput)
+                                         : system.open_at(os::kWorkingDirectory, path.c_str(), kFlags, 0));
+  if (!file.valid()) return failure(Errc::open_failed, "cannot open");
+  std::uint64_t offset = 0;
+  const auto next = [&](std::span<std::byte> bytes) -> Result<std::size_t> {
+    const std::ptrdiff_t got = system.read_at(file.get(), bytes.data(), bytes.size(), offset);
+    if (got < 0) return failure(Errc::read_failed, "cannot read");
+    offset += static_cast<std::uint64_t>(got);
+    return static_cast<std::size_t>(got);
+  };
+  const Result<FirstBytes> first = FirstBytes::read(parse, next);
+  if (!first) return first.error();
+  const std::int64_t size = os::move_to_end(file.get());
+  if (size < 0) return failure(Errc::read_failed, "cannot find the end");
+  return first->as_part(static_cast<std::uint64_t>(size), parse, missing);
+}
+
+bool is_too_short(const Error& error) {
+  return error.code == Errc::incomplete_data || error.code == Errc::invalid_header_length;
+}
 
 Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
   for (;;) {

@@ -1,18 +1,65 @@
 // Standard input as a file.
 #pragma once
 
-#include "first_bytes.h"
-
 #include <safetensors/file.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safetensors::cli {
+
+// How much of the data of a file is missing.
+struct MissingData {
+  std::uint64_t missing;  // bytes
+  std::uint64_t total;    // bytes of the data of the complete file
+};
+
+// Reads the header at the start of a file or of a pipe.
+class FirstBytes {
+ public:
+  // Reads the next bytes. Returns 0 at the end.
+  using ReadNext = std::function<Result<std::size_t>(std::span<std::byte> bytes)>;
+
+  // Reads the header, or 512 bytes if the header is shorter. Errors: those of Header::length() that no further byte can
+  // change, and those of `next`.
+  [[nodiscard]] static Result<FirstBytes> read(const ParseOptions& parse, const ReadNext& next);
+
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+  // Returns the text of the header. Empty if the header is not complete.
+  [[nodiscard]] std::string text() const;
+  // Returns the size of a file with this header, in bytes. Returns nullopt if the header is not complete. Errors: those
+  // of rules 4 to 9.
+  [[nodiscard]] Result<std::optional<std::uint64_t>> file_size(const ParseOptions& parse) const;
+  // Opens the header as a file of this size, whose data cannot be read. why: the message of the error of such a read.
+  [[nodiscard]] Result<File> as_file(std::uint64_t size, const ParseOptions& parse, std::string why) const;
+  // Opens the header as a file. size: the number of bytes in the input. Sets `missing` if the complete file has more.
+  // Errors: those of File::from_source(), and invalid_header_length if the input ends in the header.
+  [[nodiscard]] Result<File> as_part(std::uint64_t size, const ParseOptions& parse,
+                                     std::optional<MissingData>& missing) const;
+
+ private:
+  // Reads until there are `wanted` bytes, or to the end.
+  Status grow(std::size_t wanted, const ReadNext& next);
+  // Returns the bytes of the header, or all bytes if there are fewer.
+  [[nodiscard]] std::span<const std::byte> header() const;
+
+  std::vector<std::byte> bytes_;
+  std::size_t header_end_ = 0;  // 0: unknown
+};
+
+// Opens a regular file that may lack data at its end. path: empty for the file on standard input. Errors: those of
+// FirstBytes, open_failed, read_failed.
+[[nodiscard]] Result<File> open_part(const std::string& path, const ParseOptions& parse,
+                                     std::optional<MissingData>& missing);
+
+// Returns whether an error may come from missing bytes at the end of a file.
+[[nodiscard]] bool is_too_short(const Error& error);
 
 // The name of standard input among the arguments.
 inline constexpr std::string_view kStandardInput = "-";

@@ -1,7 +1,7 @@
 // The text of --version: the version, the compiler, what was built in, the dtypes and the limits.
 #include "command.h"
 #include "sha256.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include <safetensors/c.h>
 #include <safetensors/dtype.h>

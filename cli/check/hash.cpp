@@ -11,8 +11,7 @@
 #include "json_output.h"
 #include "model_path.h"
 #include "sha256.h"
-#include "text/escape.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include "base/cancellation.h"
 #include "format/checkpoint/model_names.h"

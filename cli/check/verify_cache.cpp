@@ -6,8 +6,7 @@
 #include "folders.h"
 #include "interrupt.h"
 #include "sha256.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include <algorithm>
 #include <cerrno>

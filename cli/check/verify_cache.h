@@ -2,7 +2,6 @@
 #pragma once
 
 #include "console.h"
-#include "exit_code.h"
 #include "json_output.h"
 
 #include <safetensors/file.h>

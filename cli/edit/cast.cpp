@@ -3,9 +3,8 @@
 
 #include "command.h"
 #include "dtype_words.h"
-#include "text/formatted.h"
-#include "text/size.h"
 #include "text/table.h"
+#include "text/text.h"
 
 #include "format/dtype/cast.h"
 

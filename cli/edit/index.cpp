@@ -6,8 +6,7 @@
 #include "index_problems.h"
 #include "json_output.h"
 #include "new_file.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 #include <safetensors/checkpoint_index.h>
 

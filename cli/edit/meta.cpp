@@ -1,17 +1,263 @@
-// The subcommand meta: parses the command line and runs ls or get. meta_edit.cpp implements set and rm.
+// The subcommand meta: ls, get, set and rm. An edit is first planned for all files of the model: see below.
 #include "arguments.h"
 #include "command.h"
+#include "console.h"
 #include "input.h"
+#include "interrupt.h"
 #include "json_output.h"
-#include "meta_edit.h"
 #include "new_file.h"
-#include "text/escape.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
-#include "text/size.h"
+#include <safetensors/header.h>
+#include <safetensors/writer.h>
+
+#include "base/utf8.h"
+#include "format/header/header_edit.h"
 
 namespace safetensors::cli {
 namespace {
+
+// First plans the edit of all files of the model. This gives the sizes that --dry-run shows, and finds errors before a
+// file changes. Then the library edits one file after the other.
+
+struct MetaEdit {
+  EditOptions options;
+  bool dry_run = false;
+  bool json = false;
+};
+
+using Edits = std::vector<MetadataEdit>;
+
+struct Plan {
+  std::uint64_t header_bytes = 0;  // after the edit
+  std::uint64_t file_bytes = 0;
+};
+
+// A file to edit.
+struct Target {
+  std::string path;
+  std::string name;              // for display, not escaped
+  std::optional<Header> header;  // released before the library edits the file, because it reads the header again
+  Edits edits;
+  std::vector<std::optional<std::string>> old = {};  // values, in the order of the edits
+  Plan plan = {};
+};
+
+// Returns nullopt, or the text of an error in the command line.
+std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
+  const bool set = given[0] == "set";
+  if (given.size() < 3) return set ? "set takes one PATH and KEY=VALUE..." : "rm takes one PATH and KEY...";
+  for (std::size_t i = 2; i < given.size(); ++i) {
+    const std::size_t equals = given[i].find('=');
+    if (set && equals == std::string::npos) return formatted("{} is not KEY=VALUE", printable(given[i]));
+    if (base::first_invalid_utf8(given[i]) != std::string_view::npos)
+      return formatted("{} is not UTF-8", printable(given[i]));
+    MetadataEdit edit{given[i], std::nullopt};
+    if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
+    for (const MetadataEdit& other : edits) {
+      if (other.key == edit.key) return formatted("{} is given twice", printable(edit.key));
+    }
+    edits.push_back(std::move(edit));
+  }
+  return std::nullopt;
+}
+
+// The sizes that edit_metadata() would produce, or its error.
+Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
+  format::MetadataEdits by_key;  // one key may be given exact and escaped: the last edit wins
+  for (const MetadataEdit& edit : edits) by_key[edit.key] = &edit.value;
+  const Result<std::string> text = format::edited_text(header, by_key);
+  if (!text) return text.error();
+  const std::uint64_t size = text->size();
+  if (options.in_place) {
+    if (size <= header.header_bytes()) return Plan{header.header_bytes(), header.file_bytes()};
+    return Error{
+        .code = Errc::header_does_not_fit,
+        .path = {},
+        .message = formatted(
+            "the new header does not fit: {} bytes, the old one has {} (without --in-place, a new file is written)",
+            size, header.header_bytes())};
+  }
+  const std::uint64_t max = options.parse.max_header_bytes;
+  const std::uint64_t padded = options.metadata_slack > max ? max + 1 : (size + options.metadata_slack + 7) / 8 * 8;
+  if (padded <= max) return Plan{padded, 8 + padded + header.data_bytes()};
+  return Error{.code = Errc::header_too_large,
+               .path = {},
+               .message = formatted("header too large: it would be over {} bytes", max)};
+}
+
+void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
+  for (const MetadataEdit& edit : edits) {
+    const auto old = header.metadata().find(edit.key);
+    const std::string before = old ? formatted(", which is {}", shortened(*old, 60)) : std::string();
+    console.out(edit.value
+                    ? formatted("would set {} to {}{}\n", printable(edit.key), shortened(*edit.value, 60), before)
+                    : formatted("would remove {}{}\n", printable(edit.key), before));
+  }
+  console.out(in_place ? formatted("would overwrite the header in place, {}\n", counted(plan.header_bytes, "byte"))
+                       : formatted("would write a new file: header {} (now {}), file {} (now {})\n",
+                                   counted(plan.header_bytes, "byte"), grouped(header.header_bytes()),
+                                   counted(plan.file_bytes, "byte"), grouped(header.file_bytes())));
+}
+
+template <class Text>
+void string_or_null(Json& json, const std::optional<Text>& text) {
+  if (text) {
+    json.string(*text);
+  } else {
+    json.null();
+  }
+}
+
+void json_plan(Json& json, const Target& target) {
+  json.field("header_bytes", target.plan.header_bytes)
+      .field("file_bytes", target.plan.file_bytes)
+      .key("edits")
+      .open('[');
+  for (std::size_t i = 0; i < target.edits.size(); ++i) {
+    json.line().open('{').field("key", target.edits[i].key).key("old");
+    string_or_null(json, target.old[i]);
+    json.key("new");
+    string_or_null(json, target.edits[i].value);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+// of_model: whether the argument leads to several files, which the document then lists.
+void print_json(Console& console, const std::string& path, const MetaEdit& edit, const std::vector<Target>& targets,
+                bool of_model, const Error* error) {
+  Json json(console, "meta");
+  json.field("path", path).field("dry_run", edit.dry_run).field("in_place", edit.options.in_place);
+  json.field("changed", error == nullptr && !edit.dry_run);
+  if (error != nullptr) {
+    json_input_error(json, path, *error);
+  } else if (!of_model) {
+    json_plan(json, targets[0]);
+  } else {
+    json.key("files").open('[');
+    for (const Target& target : targets) {
+      json.line().open('{').field("path", target.path);
+      json_plan(json, target);
+      json.close('}');
+    }
+    json.close(']');
+  }
+  json.finish();
+}
+
+// Finds the pair with this key, or else the pair whose escaped key, as the commands show it, is `key`.
+std::optional<Metadata::value_type> find_metadata(const Header& header, std::string_view key) {
+  if (const auto value = header.metadata().find(key)) return Metadata::value_type{key, *value};
+  if (key.find('\\') == std::string_view::npos) return std::nullopt;
+  for (const auto& pair : header.metadata()) {
+    if (printable(pair.first) == key) return pair;
+  }
+  return std::nullopt;
+}
+
+// Returns the edits of one file. For rm, these are the edits whose key the file has. The user may have given a key
+// escaped: the edit has the key as it is in the file. Sets `found` for each edit in the result.
+Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& found) {
+  Edits list;
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    if (edits[i].value) {
+      list.push_back(edits[i]);
+      found[i] = true;
+    } else if (const auto pair = find_metadata(header, edits[i].key)) {
+      list.push_back({std::string(pair->first), std::nullopt});
+      found[i] = true;
+    }
+  }
+  return list;
+}
+
+// Plans the edits of all files. Errors: not_found, and those of plan_edit() with the path of the file.
+Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, const EditOptions& options) {
+  if (input.files().empty())
+    return Error{.code = Errc::not_found, .path = {}, .message = "the model has no files; nothing was changed"};
+  std::vector<Target> targets;
+  std::vector<bool> found(edits.size());
+  for (std::size_t i = 0; i < input.files().size(); ++i) {
+    const File& file = input.files()[i];
+    Target target{file.path(), input.file_name(i), file.header(), edits_of(file.header(), edits, found)};
+    for (const MetadataEdit& change : target.edits) {
+      const auto value = target.header->metadata().find(change.key);
+      target.old.push_back(value ? std::optional(std::string(*value)) : std::nullopt);
+    }
+    if (!target.edits.empty()) targets.push_back(std::move(target));
+  }
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    if (found[i]) continue;
+    return Error{.code = Errc::not_found,
+                 .path = {},
+                 .message = formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key))};
+  }
+  for (Target& target : targets) {
+    const Result<Plan> plan = plan_edit(*target.header, target.edits, options);
+    if (!plan) {
+      Error error = plan.error();
+      error.path = target.path;
+      return error;
+    }
+    target.plan = *plan;
+  }
+  return targets;
+}
+
+// Edits the file. A signal stops the copy: the library removes the unfinished file, and the process ends by the signal.
+Status write_edit(const std::string& path, const Edits& edits, EditOptions options, Console& console) {
+  const Interrupt interrupt;
+  options.write.progress = shown_progress(console);
+  return edit_metadata(path, edits, options);
+}
+
+// Edits one file after the other. An error says how many files are already changed.
+Status write_files(const std::vector<Target>& targets, const EditOptions& options, Console& console) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Status status = write_edit(targets[i].path, targets[i].edits, options, console);
+    if (status) continue;
+    Error error = status.error();
+    if (error.path.empty()) error.path = targets[i].path;
+    if (i > 0) {
+      error.message +=
+          formatted("; {} of {} files are already changed: run the command again for the rest", i, targets.size());
+    }
+    return error;
+  }
+  return {};
+}
+
+// given: "set", the file, KEY=VALUE... or "rm", the file, KEY...
+Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
+  Edits edits;
+  if (const auto wrong = parse_edits(given, edits)) return console.usage("meta", *wrong);
+  if (given[1] == kStandardInput) return console.usage("meta", "set and rm need a file, not standard input");
+  EditOptions options = edit.options;
+  options.parse.allow_leading_whitespace = true;
+  std::optional<Result<Input>> input(Input::open(given[1], console));
+  const bool of_model = *input && (*input)->files().size() > 1;
+  // For one file of a folder, the path of the file.
+  const std::string path = *input && (*input)->files().size() == 1 ? (*input)->files()[0].path() : given[1];
+  Result<std::vector<Target>> targets =
+      *input ? plan_files(**input, edits, options) : Result<std::vector<Target>>(input->error());
+  Status status = targets ? Status() : Status(targets.error());
+  input.reset();  // the library opens the files again
+  if (status && !edit.dry_run) {
+    for (Target& target : *targets) target.header.reset();
+    status = write_files(*targets, options, console);
+  }
+  const Error* error = status ? nullptr : &status.error();
+  if (edit.json) {
+    print_json(console, path, edit, targets ? *targets : std::vector<Target>(), of_model, error);
+  } else if (error == nullptr && edit.dry_run) {
+    for (const Target& target : *targets) {
+      if (of_model) console.heading(printable(target.name) + ":");
+      print_plan(console, *target.header, target.edits, target.plan, options.in_place);
+    }
+  }
+  return error == nullptr ? Exit::good : input_error(path, *error, console);
+}
 
 constexpr const char kMetaDescription[] =
     R"(PATH is a file, a folder or an index of a model of several files, a pattern in

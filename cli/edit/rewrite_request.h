@@ -7,7 +7,6 @@
 #include "input.h"
 #include "json_output.h"
 #include "selection.h"
-#include "side_files.h"
 
 #include <safetensors/edit.h>
 
@@ -49,6 +48,17 @@ inline constexpr Option kWeightsOnlyOption = {"--weights-only", nullptr,
                                               "as config.json and tokenizer.json"};
 inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
 inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
+
+// The files beside a model that belong to it, such as config.json and tokenizer.json.
+struct SideFile {
+  std::string name;
+  std::string path;  // of the regular file
+};
+
+struct SideFiles {
+  std::vector<SideFile> files;       // sorted by name
+  std::vector<std::string> refused;  // names of symlinks that lead out of the folder, or to no regular file, sorted
+};
 
 struct RewriteRequest {
   const char* verb = "";

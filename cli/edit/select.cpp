@@ -3,7 +3,7 @@
 
 #include "accept.h"
 #include "command.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include <algorithm>
 #include <cstddef>

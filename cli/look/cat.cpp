@@ -11,8 +11,7 @@
 #include "new_file.h"
 #include "npy.h"
 #include "selection.h"
-#include "text/formatted.h"
-#include "text/size.h"
+#include "text/text.h"
 
 namespace safetensors::cli {
 namespace {

@@ -2,7 +2,10 @@
 // names and numbers of its children, and each description gets one number. So two layers are compared in one step, and
 // children with numbers for names and with equal subtrees become one node.
 #include "module_tree.h"
+
 #include "input.h"
+#include "text/table.h"
+#include "text/text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -198,6 +201,15 @@ class TreeBuilder {
   std::map<std::string, std::size_t> ids_;
 };
 
+void add_rows(Table& table, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, const std::string& indent) {
+  for (const ModuleNode& node : nodes) {
+    table.row({indent + printable(node.name), grouped(node.tensors), grouped(node.parameters), size_text(node.bytes),
+               share_text(node.bytes, bytes), node.tensor == nullptr ? "" : std::string(to_string(node.tensor->dtype)),
+               node.tensor == nullptr ? "" : shape_text(node.tensor->shape)});
+    add_rows(table, node.children, bytes, indent + "  ");
+  }
+}
+
 }  // namespace
 
 std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tensors, bool by_size) {
@@ -207,6 +219,37 @@ std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tens
   std::vector<ModuleNode> nodes;
   for (Built& built : TreeBuilder(by_size).build(items, 0)) nodes.push_back(std::move(built.node));
   return nodes;
+}
+
+void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, bool heading) {
+  using Align = Table::Align;
+  using Narrow = Table::Narrow;
+  Table table({{"MODULE", Align::left, Narrow::name},
+               {"TENSORS", Align::right},
+               {"PARAMETERS", Align::right, Narrow::hide},
+               {"SIZE", Align::right},
+               {"SHARE", Align::right, Narrow::hide},
+               {"DTYPE"},
+               {"SHAPE"}});
+  add_rows(table, nodes, bytes, "");
+  table.print(console, heading);
+}
+
+void print_tree(Json& json, const std::vector<ModuleNode>& nodes) {
+  json.open('[');
+  for (const ModuleNode& node : nodes) {
+    json.line().open('{').field("name", node.name);
+    if (node.modules > 1) json.field("modules", node.modules);
+    json.field("tensor_count", node.tensors);
+    json.field("parameters", node.parameters).field("nbytes", node.bytes);
+    if (node.tensor != nullptr) {
+      json.field("dtype", to_string(node.tensor->dtype)).field("shape", node.tensor->shape);
+    } else {
+      print_tree(json.key("children"), node.children);
+    }
+    json.close('}');
+  }
+  json.close(']');
 }
 
 }  // namespace safetensors::cli

@@ -1,6 +1,6 @@
 // Writes the header of the NPY format: magic, version, length, and a Python dict as text.
 #include "npy.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 namespace safetensors::cli {
 

@@ -1,17 +1,13 @@
 // The subcommand stats: statistics of the values of tensors. stats() of the library computes them.
 #include "arguments.h"
 #include "command.h"
-#include "each_file.h"
 #include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "progress.h"
 #include "selection.h"
-#include "text/formatted.h"
-#include "text/natural_order.h"
-#include "text/size.h"
 #include "text/table.h"
+#include "text/text.h"
 
 #include <safetensors/stats.h>
 

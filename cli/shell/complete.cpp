@@ -10,8 +10,7 @@
 // does so would evaluate them.
 #include "command.h"
 #include "input.h"
-#include "text/formatted.h"
-#include "text/natural_order.h"
+#include "text/text.h"
 
 #include "format/dtype/cast.h"
 #include "os/file_status.h"

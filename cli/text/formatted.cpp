@@ -1,6 +1,6 @@
 // Compiles fmt::vformat() once for the whole command. No other file includes <fmt/format.h>.
 #define FMT_HEADER_ONLY
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include <fmt/format.h>
 

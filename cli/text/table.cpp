@@ -4,7 +4,7 @@
 #include "text/table.h"
 
 #include "text/display_width.h"
-#include "text/formatted.h"
+#include "text/text.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,0 +1,150 @@
+// Asks printable() which characters are visible, so that the command and the library escape the same characters.
+#include "text/text.h"
+
+#include <safetensors/error.h>
+
+#include "base/utf8.h"
+
+namespace safetensors::cli {
+namespace {
+
+void append_json_escape(std::string& out, std::uint32_t value) {
+  if (value < 0x10000) {
+    out += formatted("\\u{:04x}", value);
+    return;
+  }
+  value -= 0x10000;
+  out += formatted("\\u{:04x}\\u{:04x}", 0xD800 + (value >> 10), 0xDC00 + (value & 0x3FF));
+}
+
+// Appends the first character of text, which is not plain ASCII. Returns its size in bytes.
+std::size_t append_character(std::string& out, std::string_view text, const char* not_utf8) {
+  const std::size_t size = base::utf8_sequence_length(text);
+  if (size == 0) {
+    out += formatted("{}{:02x}", not_utf8, static_cast<unsigned char>(text[0]));
+    return 1;
+  }
+  const std::string_view character = text.substr(0, size);
+  if (printable(character) == character) {
+    out += character;
+  } else {
+    append_json_escape(out, base::decode_utf8(character));
+  }
+  return size;
+}
+
+bool plain(char c) {
+  return c >= 0x20 && c < 0x7F;
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Removes the number at the start of text and returns its digits without leading zeros.
+std::string_view take_number(std::string_view& text) {
+  std::size_t zeros = 0;
+  while (zeros < text.size() && text[zeros] == '0') ++zeros;
+  std::size_t end = zeros;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  const std::string_view digits = text.substr(zeros, end - zeros);
+  text.remove_prefix(end);
+  return digits;
+}
+
+}  // namespace
+
+std::string json_escaped(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const char c = text[0];
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (plain(c)) {
+      out += c;
+    } else {
+      text.remove_prefix(append_character(out, text, "\\\\x"));
+      continue;
+    }
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+std::string visible(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    if (plain(text[0]) || text[0] == '\n' || text[0] == '\t') {
+      out += text[0];
+      text.remove_prefix(1);
+    } else {
+      text.remove_prefix(append_character(out, text, "\\x"));
+    }
+  }
+  return out;
+}
+
+std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return printable(text);
+  std::size_t end = limit;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return printable(text.substr(0, end)) + "...";
+}
+
+// Adds the missing B of a unit, and groups the digits of a number by three from its end.
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  const std::string_view number = text.substr(0, text.find_last_not_of("KMGTkmgti") + 1);
+  const std::string_view unit = text.substr(number.size());
+  const bool without_b = unit.size() == 1 ? unit != "i" : unit.size() == 2 && unit[0] != 'i' && unit[1] == 'i';
+  return base::parse_size(without_b ? std::string(text) + "B" : std::string(text));
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string text = formatted("{}", number);
+  for (std::size_t at = text.size(); at > 3;) {
+    at -= 3;
+    text.insert(at, 1, ',');
+  }
+  return text;
+}
+
+std::string counted(std::uint64_t number, const char* noun) {
+  return formatted("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+}
+
+std::string share_text(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return "0.0 %";
+  return formatted("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+// Compares two numbers without converting them: without leading zeros the longer one is larger, and numbers of the same
+// length compare like text.
+
+bool natural_less(std::string_view a, std::string_view b) noexcept {
+  const std::string_view all_a = a;
+  const std::string_view all_b = b;
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a[0]) && is_digit(b[0])) {
+      const std::string_view x = take_number(a);
+      const std::string_view y = take_number(b);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (const int order = x.compare(y); order != 0) return order < 0;
+      continue;
+    }
+    if (a[0] != b[0]) return static_cast<unsigned char>(a[0]) < static_cast<unsigned char>(b[0]);
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  if (a.empty() != b.empty()) return a.empty();
+  return all_a < all_b;
+}
+
+}  // namespace safetensors::cli

@@ -1,0 +1,52 @@
+// Text for people: formats it, escapes what comes from files, because it may be hostile (see also
+// safetensors::printable()), writes sizes and counts, and compares names.
+#pragma once
+
+#include <fmt/core.h>
+
+#include "base/byte_size.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace safetensors::cli {
+
+// Returns the text with each {} replaced. text is checked when the caller is compiled. Throws std::bad_alloc.
+[[nodiscard]] std::string vformatted(fmt::string_view text, fmt::format_args values);
+template <class... Values>
+[[nodiscard]] std::string formatted(fmt::format_string<Values...> text, Values&&... values) {
+  return vformatted(text, fmt::make_format_args(values...));
+}
+
+// Returns the content of a JSON string. Invisible characters become \uXXXX: a JSON reader gets the same text, and a
+// terminal is safe. A byte that is not UTF-8 becomes the text \x80.
+[[nodiscard]] std::string json_escaped(std::string_view text);
+
+// Escapes JSON or other text of several lines for a terminal. Invisible characters become \uXXXX, bytes that are not
+// UTF-8 become \x80. Line feeds and tabs stay. The result of valid JSON is equal JSON.
+[[nodiscard]] std::string visible(std::string_view text);
+
+// Returns at most `limit` bytes of text, cut between characters and escaped. "..." follows if the text was cut.
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t limit);
+
+using base::size_text;
+
+// Parses a size as base::parse_size() does. The B of a unit may be missing: 500M is 500MB, and 512Mi is 512MiB.
+[[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
+
+// "548,105,171"
+[[nodiscard]] std::string grouped(std::uint64_t number);
+
+// "1 tensor", "548,105,171 tensors"
+[[nodiscard]] std::string counted(std::uint64_t number, const char* noun);
+
+// "12.5 %": part in whole. "0.0 %" if whole is 0.
+[[nodiscard]] std::string share_text(std::uint64_t part, std::uint64_t whole);
+
+// Returns whether a comes before b. Sequences of digits are compared as numbers of any length, all else by bytes. Names
+// that differ in leading zeros only are compared by bytes, so the order is total.
+[[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
+
+}  // namespace safetensors::cli
