@@ -7,19 +7,16 @@
 
 namespace safetensors::cli {
 
-std::optional<std::string> take_accept(const std::optional<std::string>& given, Accept& accept) {
-  if (!given) return std::nullopt;
-  for (std::string_view list = *given;;) {
-    const std::string_view name = list.substr(0, list.find(','));
-    if (name == "unknown-dtypes")
-      accept.unknown_dtypes = true;
-    else if (name == "unused-bytes")
-      accept.unused_bytes = true;
-    else
-      return "--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes";
-    if (name.size() == list.size()) return std::nullopt;
-    list.remove_prefix(name.size() + 1);
+Accept accept_of(const Arguments& given) {
+  Accept accept;
+  const std::optional<std::string> list = given.value("accept");
+  if (!list) return accept;
+  for (const std::string_view name : split(*list, ',')) {
+    (name == "unknown-dtypes" ? accept.unknown_dtypes : accept.unused_bytes) = true;
+    if (name != "unknown-dtypes" && name != "unused-bytes")
+      throw UsageError("--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes");
   }
+  return accept;
 }
 
 void notice_tolerated(const Header& header, const std::string& path, Console& console) {

@@ -1,13 +1,12 @@
 // The option --accept: faults of a file that a command tolerates, by choice.
 #pragma once
 
-#include "command.h"
+#include "arguments.h"
 #include "console.h"
 #include "json_output.h"
 
 #include <safetensors/header.h>
 
-#include <optional>
 #include <string>
 
 namespace safetensors::cli {
@@ -17,8 +16,8 @@ inline constexpr Option kAcceptOption = {"--accept", "LIST",
                                          "accept faults: unknown-dtypes,\n"
                                          "unused-bytes, or both with a comma"};
 
-// Reads the value of --accept, if it is given. Returns nullopt, or the text of an error.
-[[nodiscard]] std::optional<std::string> take_accept(const std::optional<std::string>& given, Accept& accept);
+// The value of --accept. Throws UsageError.
+[[nodiscard]] Accept accept_of(const Arguments& given);
 
 // Writes a notice if the reader accepted faults.
 void notice_tolerated(const Header& header, const std::string& path, Console& console);

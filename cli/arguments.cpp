@@ -9,8 +9,6 @@
 #include <safetensors/error.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <utility>
 
 #include "base/byte_size.h"
 #include "file/did_you_mean.h"
@@ -24,10 +22,6 @@ constexpr int kFirstOption = 256;  // option i has the code kFirstOption + i, ab
 
 bool is_digit(int code) {
   return code >= '0' && code <= '9';
-}
-
-std::string needs_value(const std::string& name) {
-  return formatted("--{} needs a value", name);
 }
 
 // The unknown option that begins with `letter`, in an argument of one or several letters. getopt_long() counts bytes,
@@ -47,79 +41,8 @@ bool takes_models(const Command& command) {
 
 }  // namespace
 
-Arguments::Arguments(const Command& command) : command_(command.name), takes_models_(takes_models(command)) {
-  for (const cli::Option& option : command.options) {
-    options_.push_back(
-        {option_letter(option), std::string(option_name(option)), option.choices, nullptr, option.value != nullptr});
-  }
-}
-
-// The index of the option with this code.
-std::size_t Arguments::option_of(int code) const {
-  if (code >= kFirstOption) return static_cast<std::size_t>(code - kFirstOption);
-  const auto found = std::ranges::find(options_, static_cast<char>(code), &Option::letter);
-  return static_cast<std::size_t>(found - options_.begin());
-}
-
-void Arguments::bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value,
-                     bool repeats) {
-  const auto option = std::ranges::find(options_, name, &Option::name);
-  if (option == options_.end() || option->takes_value != takes_value) std::abort();
-  option->take = std::move(take);
-  option->repeats = repeats;
-}
-
-void Arguments::flag(std::string_view name, bool& given) {
-  bind(
-      name, [&given](const char*) { given = true; }, false, true);
-}
-
-void Arguments::value(std::string_view name, std::optional<std::string>& value) {
-  bind(
-      name, [&value](const char* text) { value = text; }, true, false);
-}
-
-void Arguments::values(std::string_view name, std::vector<std::string>& values) {
-  bind(
-      name, [&values](const char* text) { values.emplace_back(text); }, true, true);
-}
-
-std::optional<std::string> Arguments::take(int code, std::string_view spelled, const char* value) {
-  Option& option = options_[option_of(code)];
-  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != option.name)
-    return formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), option.name);
-  if (std::exchange(option.given, true) && !option.repeats)
-    return formatted("--{} is given more than once", option.name);
-  if (option.choices != nullptr) {
-    const auto choices = split_choices(option.choices);
-    if (std::ranges::find(choices, std::string_view(value)) == choices.end())
-      return not_a_choice("--" + option.name, option.choices, value);
-  }
-  option.take(value);
-  return std::nullopt;
-}
-
-// argument: with its dashes. letter: the unknown one, if it has one dash. "-json" suggests --json, too.
-std::string Arguments::unknown(std::string_view argument, int letter) const {
-  const bool is_long = argument.starts_with("--");
-  const std::string_view given = argument.substr(0, argument.find('='));
-  if (takes_models_ && (given == "--recursive" || (!is_long && letter == 'R')))
-    return formatted("{} has no --recursive: it {}", command_,
-                     command_ == "page" ? "makes one page per model, run it for each"
-                                        : "takes one model at a time, run it for each");
-  file::DidYouMean similar(given.substr(is_long ? 2 : 1));
-  for (const Option& option : options_) {
-    if (!similar.offer(option.name)) break;
-  }
-  (void)similar.offer("help");
-  const bool suggests = !similar.best().empty() && similar.meant().size() > 1;
-  return formatted("unknown option {}{}{}", is_long ? "" : "-",
-                   printable(is_long ? given : unknown_letter(argument, static_cast<char>(letter))),
-                   suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
-}
-
-std::optional<std::string> Arguments::parse(std::span<const std::string> arguments) {
-  std::vector<std::string> copies(arguments.begin(), arguments.end());
+Arguments::Arguments(const Command& command, std::span<const std::string> words) : command_(command) {
+  std::vector<std::string> copies(words.begin(), words.end());
   std::string program = "safetensors";
   std::vector<char*> argv = {program.data()};
   for (std::string& copy : copies) argv.push_back(copy.data());
@@ -128,16 +51,14 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
 
   std::string letters = "-:";  // '-': report positional arguments in order; ':': report a missing value as ':'
   std::vector<::option> table;
-  for (const Option& option : options_) {
-    if (!option.take) std::abort();
+  for (const Option& option : command.options) {
     const int code = kFirstOption + static_cast<int>(table.size());
-    table.push_back({option.name.c_str(), option.takes_value ? required_argument : no_argument, nullptr, code});
-    if (option.letter != '\0') (letters += option.letter) += option.takes_value ? ":" : "";
+    table.push_back({option_name(option).data(), option.value != nullptr, nullptr, code});
+    const char letter = option_letter(option);
+    if (letter != '\0') (letters += letter) += option.value != nullptr ? ":" : "";
   }
   // A digit is positional, unless it is the letter of an option.
-  const auto is_number = [&](int code) {
-    return is_digit(code) && std::ranges::find(options_, static_cast<char>(code), &Option::letter) == options_.end();
-  };
+  const auto is_number = [&](int code) { return is_digit(code) && option_of(code) == nullptr; };
   for (char digit = '0'; digit <= '9'; ++digit) {
     if (is_number(digit)) (letters += digit) += "::";
   }
@@ -150,28 +71,121 @@ std::optional<std::string> Arguments::parse(std::span<const std::string> argumen
     const int code = ::getopt_long(argc, argv.data(), letters.c_str(), table.data(), nullptr);
     if (code == -1) break;
     if (code == kPositional) {
-      positionals_->emplace_back(optarg);
+      positionals.emplace_back(optarg);
     } else if (is_number(code) && spelled[1] == code) {
-      positionals_->emplace_back(spelled);
+      positionals.emplace_back(spelled);
     } else if (is_number(code)) {
-      return unknown(spelled, code);
+      throw UsageError(unknown(spelled, code));
     } else if (code == ':') {
-      return needs_value(options_[option_of(optopt)].name);
+      throw UsageError(formatted("--{} needs a value", option_name(*option_of(optopt))));
     } else if (code != '?') {
-      if (auto wrong = take(code, spelled, optarg)) return wrong;
+      take(*option_of(code), spelled, optarg);
     } else if (optopt >= kFirstOption) {
-      return formatted("--{} takes no value", options_[option_of(optopt)].name);
+      throw UsageError(formatted("--{} takes no value", option_name(*option_of(optopt))));
     } else {
-      return unknown(spelled, optopt);
+      throw UsageError(unknown(spelled, optopt));
     }
   }
-  for (int i = optind; i < argc; ++i) positionals_->emplace_back(argv[static_cast<std::size_t>(i)]);
-  return std::nullopt;
+  for (int i = optind; i < argc; ++i) positionals.emplace_back(argv[static_cast<std::size_t>(i)]);
+  check_apart();
+}
+
+// The option with this code, or nullptr.
+const Option* Arguments::option_of(int code) const {
+  if (code >= kFirstOption) return &command_.options[static_cast<std::size_t>(code - kFirstOption)];
+  const auto found = std::ranges::find(command_.options, static_cast<char>(code), option_letter);
+  return found == command_.options.end() ? nullptr : &*found;
+}
+
+void Arguments::take(const Option& option, std::string_view spelled, const char* value) {
+  const std::string_view name = option_name(option);
+  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != name)
+    throw UsageError(
+        formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), name));
+  if (option.value != nullptr && !option.repeats && has(name))
+    throw UsageError(formatted("--{} is given more than once", name));
+  if (option.choices != nullptr && std::ranges::count(split(option.choices, '|'), std::string_view(value)) == 0)
+    throw UsageError(not_a_choice(formatted("--{}", name), option.choices, value));
+  given_.push_back({&option, option.value == nullptr ? "" : value});
+}
+
+// "--a and --b do not go with --c and --d"
+void Arguments::check_apart() const {
+  const auto any = [&](const std::vector<std::string_view>& names) {
+    return std::ranges::any_of(names, [&](std::string_view name) { return has(name); });
+  };
+  const auto text = [](const std::vector<std::string_view>& names) {
+    std::string list;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      list += formatted("{}--{}", i == 0 ? "" : i + 1 < names.size() ? ", " : " and ", names[i]);
+    return list;
+  };
+  for (const Apart& apart : command_.apart) {
+    const auto names = split(apart.options, '|');
+    const auto others = split(apart.others, '|');
+    if (any(names) && any(others))
+      throw UsageError(formatted("{} {} not go with {}", text(names), names.size() == 1 ? "does" : "do", text(others)));
+  }
+}
+
+bool Arguments::has(std::string_view name) const {
+  return std::ranges::any_of(given_, [&](const Given& given) { return option_name(*given.option) == name; });
+}
+
+std::vector<std::string> Arguments::values(std::string_view name) const {
+  std::vector<std::string> list;
+  for (const Given& given : given_) {
+    if (option_name(*given.option) == name) list.push_back(given.value);
+  }
+  return list;
+}
+
+std::optional<std::string> Arguments::value(std::string_view name) const {
+  const std::vector<std::string> list = values(name);
+  return list.empty() ? std::nullopt : std::optional(list.back());
+}
+
+std::optional<std::uint64_t> Arguments::number(std::string_view name, const char* kind) const {
+  const auto text = value(name);
+  const auto parsed = text ? parse_number(*text) : std::nullopt;
+  if (text && !parsed) throw UsageError(formatted("--{} is {}", name, kind));
+  return parsed;
+}
+
+std::optional<std::uint64_t> Arguments::size(std::string_view name, const char* kind) const {
+  const auto text = value(name);
+  const auto parsed = text ? parse_size(*text) : std::nullopt;
+  if (text && !parsed) throw UsageError(formatted("--{} is {}", name, kind));
+  return parsed;
+}
+
+void Arguments::need_path(bool several) const {
+  if (positionals.empty() && several) throw UsageError("which PATH?");
+  if (positionals.size() != 1 && !several) throw UsageError("takes one PATH");
+}
+
+// argument: with its dashes. letter: the unknown one, if it has one dash. "-json" suggests --json, too.
+std::string Arguments::unknown(std::string_view argument, int letter) const {
+  const bool is_long = argument.starts_with("--");
+  const std::string_view given = argument.substr(0, argument.find('='));
+  if (takes_models(command_) && (given == "--recursive" || (!is_long && letter == 'R')))
+    return formatted("{} has no --recursive: it {}", command_.name,
+                     command_.name == std::string_view("page") ? "makes one page per model, run it for each"
+                                                               : "takes one model at a time, run it for each");
+  file::DidYouMean similar(given.substr(is_long ? 2 : 1));
+  for (const Option& option : command_.options) {
+    if (!similar.offer(option_name(option))) break;
+  }
+  (void)similar.offer("help");
+  const bool suggests = !similar.best().empty() && similar.meant().size() > 1;
+  return formatted("unknown option {}{}{}", is_long ? "" : "-",
+                   printable(is_long ? given : unknown_letter(argument, static_cast<char>(letter))),
+                   suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
 }
 
 std::string not_a_choice(std::string_view what, std::string_view choices, std::string_view text) {
   file::DidYouMean similar(text);
-  const auto list = split_choices(choices);
+  const auto list = split(choices, '|');
   std::string error = formatted("{} is ", what);
   for (std::size_t i = 0; i < list.size(); ++i) {
     (void)similar.offer(list[i]);

@@ -1,55 +1,59 @@
-// Parses the command line of one subcommand, whose options are those of its table entry.
+// The command line of one subcommand, parsed by its table entry.
 #pragma once
 
 #include "command.h"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace safetensors::cli {
 
+// An error in the command line. The text is escaped for display. main() prints it with a hint about --help.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // Options may stand before, between and after the positional arguments. After "--" every argument is positional, and so
-// is "-" followed by a digit, unless it is the value of an option. Values are not changed. The variables must outlive
-// parse().
+// is "-" followed by a digit, unless it is the value of an option. Values are not changed. The functions take the name
+// of an option without dashes. An option that the command lacks is never given.
 class Arguments {
  public:
-  explicit Arguments(const Command& command);
+  // Throws UsageError for the first error. Only one thread may call it at a time, because getopt_long() has global
+  // state.
+  Arguments(const Command& command, std::span<const std::string> words);
 
-  // Each option of the command gets one variable. name: without dashes. A name that the command does not have, and an
-  // option without a variable, abort in parse() or before.
-  void flag(std::string_view name, bool& given);
-  void value(std::string_view name, std::optional<std::string>& value);
-  void values(std::string_view name, std::vector<std::string>& values);  // may be given several times
-  void positionals(std::vector<std::string>& list) { positionals_ = &list; }
+  std::vector<std::string> positionals;
 
-  // Returns nullopt if all arguments are valid, otherwise the text of the first error, escaped for display. Only one
-  // thread may call it at a time, because getopt_long() has global state.
-  [[nodiscard]] std::optional<std::string> parse(std::span<const std::string> arguments);
+  [[nodiscard]] bool has(std::string_view name) const;
+  [[nodiscard]] bool json() const { return has("json"); }
+  [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
+  // All values of an option that may be given several times.
+  [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
+  // The value as a number. Throws UsageError "--name is KIND" if it is none.
+  [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name,
+                                                    const char* kind = "a number, such as 10") const;
+  // The value as a size, such as 5GB. Throws UsageError "--name is KIND" if it is none.
+  [[nodiscard]] std::optional<std::uint64_t> size(std::string_view name, const char* kind) const;
+  // Throws UsageError if there is not exactly one positional argument, or with `several` none.
+  void need_path(bool several) const;
 
  private:
-  struct Option {
-    char letter;  // or 0
-    std::string name;
-    const char* choices;  // or nullptr
-    std::function<void(const char* value)> take;
-    bool takes_value;
-    bool repeats = false;
-    bool given = false;
+  struct Given {
+    const Option* option;
+    std::string value;  // empty for a flag
   };
-  void bind(std::string_view name, std::function<void(const char* value)> take, bool takes_value, bool repeats);
-  [[nodiscard]] std::optional<std::string> take(int code, std::string_view spelled, const char* value);
-  [[nodiscard]] std::size_t option_of(int code) const;
+  void take(const Option& option, std::string_view spelled, const char* value);
+  void check_apart() const;
+  [[nodiscard]] const Option* option_of(int code) const;
   [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;
 
-  std::string command_;
-  bool takes_models_;
-  std::vector<Option> options_;
-  std::vector<std::string>* positionals_ = nullptr;
+  const Command& command_;
+  std::vector<Given> given_;
 };
 
 // The text of an error: "WHAT is a, b or c, not TEXT (did you mean b?)". choices: "a|b|c". TEXT is escaped.

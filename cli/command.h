@@ -33,9 +33,18 @@ struct Option {
   const char* text;               // lines of the help. nullptr for kJsonOption, whose text names the subcommand
   const char* choices = nullptr;  // the values that it accepts: "name|size". Arguments refuses others
   Values values = Values::any;    // otherwise, the kind of values
+  bool repeats = false;           // whether it may be given several times
 };
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
+
+// Options that exclude each other: any of the one list and any of the other. Lists without dashes: "columns|long".
+struct Apart {
+  const char* options;
+  const char* others;
+};
+
+class Arguments;
 
 // Texts have no line feed at their end. Lines have at most 80 columns, those of options at most 57.
 struct Command {
@@ -46,13 +55,14 @@ struct Command {
   const char* description = nullptr;                 // paragraphs above the options
   const char* options_heading = nullptr;             // a line above the options
   std::span<const Option> options;                   // without --help
+  std::span<const Apart> apart = {};                 // options that exclude each other
   const char* words = nullptr;                       // choices of the first argument: "ls|get"
   Values arguments = Values::model;                  // the other arguments. For shells
   std::optional<Values> after_model = std::nullopt;  // the arguments after the first model, if they differ from it
   const char* details = nullptr;                     // paragraphs below the options
   std::span<const char* const> examples = {};        // command lines
   const char* exits;                                 // the exit codes and their meanings
-  Exit (*run)(std::span<const std::string> arguments, Console& console);
+  Exit (*run)(const Arguments& given, Console& console);
 };
 
 // Subcommands that belong together.
@@ -95,8 +105,6 @@ extern const Overview kOverview;
 [[nodiscard]] std::string option_text(const Command& command, const Option& option);
 // The option --help of every command.
 inline constexpr Option kHelpOption = {"-h,--help", nullptr, "this text"};
-// The parts of Option::choices and Command::words.
-[[nodiscard]] std::vector<std::string_view> split_choices(std::string_view choices);
 
 extern const Command kLs;
 extern const Command kInfo;

@@ -97,15 +97,6 @@ std::string option_text(const Command& command, const Option& option) {
   return option.text != nullptr ? option.text : formatted("one JSON document, schema safetensors.{}/1", command.name);
 }
 
-std::vector<std::string_view> split_choices(std::string_view choices) {
-  std::vector<std::string_view> list;
-  for (std::size_t end = 0; !choices.empty(); choices.remove_prefix(std::min(choices.size(), end + 1))) {
-    end = std::min(choices.find('|'), choices.size());
-    list.push_back(choices.substr(0, end));
-  }
-  return list;
-}
-
 std::string overview() {
   constexpr std::string_view kExit = "exit: ";
   std::string text = formatted("{}\n\nusage: {}\n", kOverview.title, kOverview.usage);

@@ -1,4 +1,5 @@
 // The command safetensors: finds the subcommand in a table and runs it.
+#include "arguments.h"
 #include "command.h"
 
 #include "os/command/arguments.h"
@@ -25,6 +26,14 @@ bool is_path(const std::string& word) {
   return os::status_of_path(word.c_str(), os::Symlinks::follow, status) == 0;
 }
 
+Exit run(const Command& command, std::span<const std::string> words, Console& console) {
+  try {
+    return command.run(Arguments(command, words), console);
+  } catch (const UsageError& error) {
+    return console.usage(command.name, error.what());
+  }
+}
+
 Exit dispatch(const std::vector<std::string>& given, Console& console) {
   if (!given.empty() && given[0] == kCompleteVerb) return run_complete(std::span(given).subspan(1), console);
   const std::span<const std::string> arguments = given;
@@ -44,12 +53,12 @@ Exit dispatch(const std::vector<std::string>& given, Console& console) {
   }
   const std::string& wanted = name == "help" ? rest[0] : name;
   const Command* command = find_command(wanted);
-  if (command == nullptr && is_path(name)) return kInfo.run(arguments, console);
+  if (command == nullptr && is_path(name)) return run(kInfo, arguments, console);
   if (command == nullptr) {
     console.message(no_command(wanted) + "\nTry 'safetensors --help'.");
     return Exit::usage;
   }
-  if (name != "help" && !asks_for_help(rest)) return command->run(rest, console);
+  if (name != "help" && !asks_for_help(rest)) return run(*command, rest, console);
   console.out(help_text(*command));
   return Exit::good;
 }

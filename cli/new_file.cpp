@@ -59,6 +59,11 @@ bool in_place_if_no_rename() noexcept {
   return value != nullptr && std::string_view(value) == "1";
 }
 
+Durability durability_of(const Arguments& given) {
+  const std::string wanted = given.value("durability").value_or("full");
+  return wanted == "full" ? Durability::full : wanted == "file" ? Durability::file : Durability::none;
+}
+
 Status NewFile::check(const std::string& path, bool replace) {
   os::FileStatus there;
   if (os::status_of_path(path.c_str(), os::Symlinks::keep, there) != 0) {

@@ -1,7 +1,10 @@
 // An output file of a command. It appears complete or not at all.
 #pragma once
 
+#include "arguments.h"
+
 #include <safetensors/error.h>
+#include <safetensors/writer.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +18,9 @@ namespace safetensors::cli {
 
 // Whether the environment variable SAFETENSORS_IN_PLACE_IF_NO_RENAME is "1": see WriteOptions::in_place_if_no_rename.
 [[nodiscard]] bool in_place_if_no_rename() noexcept;
+
+// The value of --durability.
+[[nodiscard]] Durability durability_of(const Arguments& given);
 
 // The library's AtomicFile, with the messages of the command. After an Interrupt has caught a signal, the next call
 // fails with Errc::cancelled.

@@ -15,8 +15,6 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr char kLayersUsage[] = "--layers is a list of layers and ranges, such as 0-3,7";
-
 bool any_matches(const std::vector<std::string>& globs, std::string_view name) {
   return std::ranges::any_of(globs, [&](const std::string& glob) { return base::glob_match(glob, name); });
 }
@@ -24,12 +22,8 @@ bool any_matches(const std::vector<std::string>& globs, std::string_view name) {
 // Returns the parts between the commas of all lists.
 std::vector<std::string_view> list_parts(const std::vector<std::string>& lists) {
   std::vector<std::string_view> parts;
-  for (const std::string_view list : lists) {
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const std::size_t end = std::min(list.find(',', begin), list.size());
-      parts.push_back(list.substr(begin, end - begin));
-      begin = end + 1;
-    }
+  for (const std::string& list : lists) {
+    for (const std::string_view part : split(list, ',')) parts.push_back(part);
   }
   return parts;
 }
@@ -73,30 +67,27 @@ std::string with_commas(const std::vector<std::string>& lists) {
 
 }  // namespace
 
-void Selection::bind(Arguments& arguments) {
-  arguments.values("match", match_);
-  arguments.values("exclude", exclude_);
-  arguments.values("dtype", dtype_texts_);
-  arguments.values("layers", layer_texts_);
-}
-
-std::optional<std::string> Selection::take(std::span<const std::string> names) {
+Selection::Selection(const Arguments& given, std::span<const std::string> names)
+    : match_(given.values("match")),
+      exclude_(given.values("exclude")),
+      dtype_texts_(given.values("dtype")),
+      layer_texts_(given.values("layers")) {
   match_.insert(match_.end(), names.begin(), names.end());
   for (const std::string_view part : list_parts(dtype_texts_)) {
-    if (part.empty()) return "--dtype is a list of dtypes, such as F32 or bf16,f16";
+    if (part.empty()) throw UsageError("--dtype is a list of dtypes, such as F32 or bf16,f16");
     const std::optional<Dtype> dtype = dtype_named(part);
-    if (!dtype) return unknown_dtype(part);
+    if (!dtype) throw UsageError(unknown_dtype(part));
     dtypes_.push_back(*dtype);
   }
   for (const std::string_view part : list_parts(layer_texts_)) {
     const std::size_t dash = part.find('-');
     const auto first = parse_number(part.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : parse_number(part.substr(dash + 1));
-    if (!first || !last) return formatted("{}, not `{}`", kLayersUsage, printable(part));
-    if (*first > *last) return formatted("--layers {}: the range ends before it begins", printable(part));
+    if (!first || !last)
+      throw UsageError(formatted("--layers is a list of layers and ranges, such as 0-3,7, not `{}`", printable(part)));
+    if (*first > *last) throw UsageError(formatted("--layers {}: the range ends before it begins", printable(part)));
     layers_.emplace_back(*first, *last);
   }
-  return std::nullopt;
 }
 
 bool Selection::chooses() const {

@@ -18,30 +18,38 @@
 namespace safetensors::cli {
 
 // The entries of the options in the tables of the commands.
-inline constexpr Option kMatchOption = {"-m,--match", "GLOB",
+inline constexpr Option kMatchOption = {"-m,--match",
+                                        "GLOB",
                                         "tensors whose names match: * any text, ? one\n"
                                         "character, [a-z] one of a set; may be given\n"
                                         "several times",
-                                        nullptr, Values::pattern};
-inline constexpr Option kExcludeOption = {"--exclude", "GLOB",
+                                        nullptr,
+                                        Values::pattern,
+                                        true};
+inline constexpr Option kExcludeOption = {"--exclude",
+                                          "GLOB",
                                           "leave out tensors whose names match; may be\n"
                                           "given several times",
-                                          nullptr, Values::pattern};
-inline constexpr Option kDtypeOption = {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr,
-                                        Values::dtypes};
-inline constexpr Option kLayersOption = {"--layers", "LIST",
+                                          nullptr,
+                                          Values::pattern,
+                                          true};
+inline constexpr Option kDtypeOption = {"--dtype", "LIST",         "tensors of these dtypes: F32, or bf16,f16",
+                                        nullptr,   Values::dtypes, true};
+inline constexpr Option kLayersOption = {"--layers",
+                                         "LIST",
                                          "tensors of these layers: 0-3,7. The layer is the\n"
                                          "first part of a name between dots that has only\n"
-                                         "digits: 12 in model.layers.12.mlp.bias"};
+                                         "digits: 12 in model.layers.12.mlp.bias",
+                                         nullptr,
+                                         Values::any,
+                                         true};
 
-// The tensors that the options of one command line choose: bind() before Arguments::parse(), take() after it.
+// The tensors that the options of one command line choose.
 class Selection {
  public:
-  // Binds the options to this object, which must exist until Arguments::parse() returns.
-  void bind(Arguments& arguments);
-  // Reads the values of the options. names: further patterns of --match. Call it after Arguments::parse(). Returns
-  // nullopt, or the text of an error.
-  [[nodiscard]] std::optional<std::string> take(std::span<const std::string> names = {});
+  Selection() = default;
+  // Reads the values of the options. names: further patterns of --match. Throws UsageError.
+  explicit Selection(const Arguments& given, std::span<const std::string> names = {});
 
   // Returns whether no option is given.
   [[nodiscard]] bool empty() const { return exclude_.empty() && !chooses(); }

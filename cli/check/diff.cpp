@@ -266,6 +266,8 @@ constexpr Option kDiffTable[] = {
     kJsonOption,
 };
 
+constexpr Apart kDiffApart[] = {{"brief", "json"}, {"top|by-layer", "json|brief"}};
+
 constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
 |a - b| divided by the number of elements, and RELATIVE this sum divided by the
 sum of all |b|. They are nan if an element is NaN in A or B only. FIRST is the
@@ -282,23 +284,16 @@ constexpr const char* kDiffExamples[] = {
 
 struct DiffRequest {
   std::vector<std::string> paths;
-  DiffOptions options;
   std::optional<std::string> map;  // --map
-  NameMap names;                   // its lines
   Selection selection;
-  DiffView view;
+  DiffOptions options = {};
+  NameMap names = {};  // the lines of --map
+  DiffView view = {};
   bool by_layer = false;
   bool exit_zero = false;
   bool brief = false;
   bool json = false;
 };
-
-std::optional<double> parse_tolerance(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool valid = error == std::errc() && end == text.data() + text.size() && value >= 0 && std::isfinite(value);
-  return valid ? std::optional(value) : std::nullopt;
-}
 
 // A key of the metadata with different values. nullopt: the key is not there.
 struct MetadataDiff {
@@ -456,7 +451,7 @@ void print_table(Console& console, const DiffRequest& request, const DiffResult&
 
 Exit compare(DiffRequest& request, Console& console) {
   if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
-    return console.usage("diff", "only one of A and B can be standard input");
+    throw UsageError("only one of A and B can be standard input");
   const PipeData data = request.options.values ? PipeData::keep : PipeData::skip;
   const Result<Input> first = Input::open(request.paths[0], console, {}, data);
   if (!first) return fail(request, request.paths[0], first.error(), console);
@@ -502,55 +497,28 @@ Exit compare(DiffRequest& request, Console& console) {
   return same || request.exit_zero ? Exit::good : Exit::negative;
 }
 
-// Returns nullopt, or the text of an error.
-std::optional<std::string> parse(std::span<const std::string> given, DiffRequest& request) {
-  std::optional<std::string> rtol;
-  std::optional<std::string> atol;
-  std::optional<std::string> ulps;
-  bool no_values = false;
-  Arguments arguments(kDiff);
-  arguments.positionals(request.paths);
-  arguments.value("rtol", rtol);
-  arguments.value("atol", atol);
-  arguments.value("ulps", ulps);
-  arguments.value("map", request.map);
-  arguments.flag("no-values", no_values);
-  std::optional<std::string> sort;
-  std::optional<std::string> top;
-  request.selection.bind(arguments);
-  arguments.value("sort", sort);
-  arguments.value("top", top);
-  arguments.flag("by-layer", request.by_layer);
-  arguments.flag("exit-zero", request.exit_zero);
-  arguments.flag("brief", request.brief);
-  arguments.flag("json", request.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
-  if (auto wrong = request.selection.take()) return wrong;
-  if (request.paths.size() != 2) return "takes two paths, A and B";
-  if (no_values && (rtol || atol || ulps)) return "--no-values does not go with a tolerance";
-  if (request.brief && request.json) return "--brief does not go with --json";
-  if ((top || request.by_layer) && (request.json || request.brief))
-    return "--top and --by-layer do not go with --json and --brief";
-  if (top) request.view.top = parse_number(*top);
-  if (top && !request.view.top) return "--top is a number, such as 10";
-  request.view.sort = sort.value_or("");
-  request.view.values = !no_values;
-  const auto relative = parse_tolerance(rtol.value_or("0"));
-  const auto absolute = parse_tolerance(atol.value_or("0"));
-  const auto units = parse_number(ulps.value_or("0"));
-  if (!relative) return "--rtol is a number from 0 on, such as 1e-3";
-  if (!absolute) return "--atol is a number from 0 on, such as 1e-6";
-  if (!units) return "--ulps is a whole number, such as 4";
-  request.options.rtol = *relative;
-  request.options.atol = *absolute;
-  request.options.ulps = *units;
-  request.options.values = !no_values;
-  return std::nullopt;
+double tolerance(const Arguments& given, std::string_view name, std::string_view example) {
+  const std::string text = given.value(name).value_or("0");
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 0 && std::isfinite(value)) return value;
+  throw UsageError(formatted("--{} is a number from 0 on, such as {}", name, example));
 }
 
-Exit run_diff(std::span<const std::string> given, Console& console) {
-  DiffRequest request;
-  if (const auto wrong = parse(given, request)) return console.usage("diff", *wrong);
+Exit run_diff(const Arguments& given, Console& console) {
+  if (given.positionals.size() != 2) throw UsageError("takes two paths, A and B");
+  DiffRequest request{.paths = given.positionals, .map = given.value("map"), .selection = Selection(given)};
+  request.by_layer = given.has("by-layer");
+  request.exit_zero = given.has("exit-zero");
+  request.brief = given.has("brief");
+  request.json = given.json();
+  request.view = {given.value("sort").value_or(""), given.number("top"), !given.has("no-values")};
+  request.options.values = request.view.values;
+  if (!request.view.values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
+    throw UsageError("--no-values does not go with a tolerance");
+  request.options.rtol = tolerance(given, "rtol", "1e-3");
+  request.options.atol = tolerance(given, "atol", "1e-6");
+  request.options.ulps = given.number("ulps", "a whole number, such as 4").value_or(0);
   return compare(request, console);
 }
 
@@ -568,6 +536,7 @@ const Command kDiff = {
         "                 [--by-layer | --brief] [--exit-zero] [--json]",
     .description = kDiffDescription,
     .options = kDiffTable,
+    .apart = kDiffApart,
     .details = kDiffDetails,
     .examples = kDiffExamples,
     .exits =

@@ -353,23 +353,16 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
   hashing.note(input_error(path, {.code = Errc::invalid_argument, .path = path, .message = what}, console));
 }
 
-Exit run_hash(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> paths;
-  bool tensors = false;
-  bool check = false;
-  bool as_json = false;
-  Arguments arguments(kHash);
-  arguments.positionals(paths);
-  arguments.flag("tensors", tensors);
-  arguments.flag("check", check);
-  arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("hash", *wrong);
-  if (paths.empty()) return console.usage("hash", "which PATH?");
-  if (tensors && check) return console.usage("hash", "--tensors does not go with --check: FILE names the tensors");
+Exit run_hash(const Arguments& given, Console& console) {
+  given.need_path(true);
+  const std::vector<std::string>& paths = given.positionals;
+  const bool tensors = given.has("tensors");
+  const bool check = given.has("check");
+  if (tensors && check) throw UsageError("--tensors does not go with --check: FILE names the tensors");
   if (sha256_library() == "none") return console.error("hash", sha256_missing());
   const Interrupt interrupt;
   std::optional<Json> json;
-  if (as_json) json.emplace(console, "hash").key("digests").open('[');
+  if (given.json()) json.emplace(console, "hash").key("digests").open('[');
   Hashing hashing(check, console, json ? &*json : nullptr);
   for (const std::string& path : check ? paths : expand_folders(paths, false)) {
     if (check) {

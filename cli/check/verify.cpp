@@ -250,6 +250,8 @@ constexpr Option kVerifyTable[] = {
      "safetensors.verify/1"},
 };
 
+constexpr Apart kVerifyApart[] = {{"quiet", "json"}};
+
 constexpr const char* kVerifyExamples[] = {
     "safetensors verify stable-diffusion/ --recursive",
     "safetensors verify model.safetensors",
@@ -504,36 +506,21 @@ Exit verify_path(const std::string& path, const VerifyOptions& options, Console&
   return verify_files(path, options, console, json);
 }
 
-Exit run_verify(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> paths;
-  std::optional<std::string> max_header;
-  std::optional<std::string> accept;
+Exit run_verify(const Arguments& given, Console& console) {
+  given.need_path(true);
+  std::vector<std::string> paths = given.positionals;
   VerifyOptions options;
-  bool as_json = false;
-  bool recursive = false;
-  Arguments arguments(kVerify);
-  arguments.positionals(paths);
-  arguments.flag("quiet", options.quiet);
-  arguments.flag("cache", options.cache);
-  arguments.flag("allow-leading-whitespace", options.open.parse.allow_leading_whitespace);
-  arguments.value("accept", accept);
-  arguments.value("max-header-bytes", max_header);
-  arguments.flag("no-nan", options.no_nan);
-  arguments.flag("no-inf", options.no_inf);
-  arguments.flag("json", as_json);
-  arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given)) return console.usage("verify", *wrong);
-  if (paths.empty()) return console.usage("verify", "which PATH?");
-  if (options.quiet && as_json) return console.usage("verify", "--quiet does not go with --json");
-  if (max_header) {
-    const auto number = parse_size(*max_header);
-    if (!number) return console.usage("verify", "--max-header-bytes is a number of bytes, such as 100000000 or 1GiB");
-    options.open.parse.max_header_bytes = *number;
-  }
-  if (const auto wrong = take_accept(accept, options.open.parse.accept)) return console.usage("verify", *wrong);
+  options.quiet = given.has("quiet");
+  options.cache = given.has("cache");
+  options.no_nan = given.has("no-nan");
+  options.no_inf = given.has("no-inf");
+  options.open.parse.allow_leading_whitespace = given.has("allow-leading-whitespace");
+  options.open.parse.accept = accept_of(given);
+  const auto max = given.size("max-header-bytes", "a number of bytes, such as 100000000 or 1GiB");
+  options.open.parse.max_header_bytes = max.value_or(options.open.parse.max_header_bytes);
   if (options.cache) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())
-      return console.usage("verify", "--cache needs files, not standard input");
+      throw UsageError("--cache needs files, not standard input");
     if (sha256_library() == "none") return input_error("--cache", sha256_missing(), console);
     std::vector<std::string> found;
     for (const std::string& path : paths)
@@ -541,8 +528,8 @@ Exit run_verify(std::span<const std::string> given, Console& console) {
     paths = std::move(found);
   }
   FolderCheck check;
-  paths = expand_folders(join_incomplete(expand_patterns(paths)), recursive, &check);
-  const Exit code = for_each_file("verify", paths, as_json, console, [&](const std::string& path, Json* json) {
+  paths = expand_folders(join_incomplete(expand_patterns(paths)), given.has("recursive"), &check);
+  const Exit code = for_each_file("verify", paths, given.json(), console, [&](const std::string& path, Json* json) {
     return verify_path(path, options, console, json);
   });
   check.notice(console);
@@ -561,6 +548,7 @@ const Command kVerify = {
         "                   [--max-header-bytes N] [--recursive] [--json]",
     .description = kVerifyDescription,
     .options = kVerifyTable,
+    .apart = kVerifyApart,
     .examples = kVerifyExamples,
     .exits =
         "0 all files are valid; 1 a file is invalid or empty, has NaN or infinite\n"

@@ -123,16 +123,16 @@ struct Casting {
   bool usual = false;  // whether --dtype is not given
   Selection selection;
 
-  std::optional<std::string> parse(const std::optional<std::string>& to_text) {
-    if (!to_text) return "which dtype? Give --to DTYPE";
-    const auto wanted = dtype_named(*to_text);
+  explicit Casting(const Arguments& given) : selection(given) {
+    const std::optional<std::string> text = given.value("to");
+    if (!text) throw UsageError("which dtype? Give --to DTYPE");
+    const auto wanted = dtype_named(*text);
     if (!wanted)
-      return formatted("--to {}: no such dtype; known are {} ({})", printable(*to_text), kCastDtypes, kDtypeWords);
+      throw UsageError(
+          formatted("--to {}: no such dtype; known are {} ({})", printable(*text), kCastDtypes, kDtypeWords));
     to = *wanted;
-    if (auto wrong = selection.take()) return wrong;
     usual = selection.dtypes().empty();
     from = usual ? usual_sources(to) : selection.dtypes();
-    return std::nullopt;
   }
 
   // Whether a tensor gets another dtype.
@@ -203,18 +203,9 @@ void json_casts(Json& json, const RewriteReport& report) {
   json.close(']');
 }
 
-Exit run_cast(std::span<const std::string> given, Console& console) {
-  Casting casting;
-  std::optional<std::string> to;
-  RewriteRequest request;
-  Arguments arguments(kCast);
-  request.bind(arguments, kCast);
-  arguments.value("to", to);
-  casting.selection.bind(arguments);
-  auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(1);
-  if (!wrong) wrong = casting.parse(to);
-  if (wrong) return console.usage("cast", *wrong);
+Exit run_cast(const Arguments& given, Console& console) {
+  RewriteRequest request(kCast, given, 1);
+  const Casting casting(given);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
     if (Status status = casting.change(tensors); !status) return status;
     if (!casting.changes(tensors)) console.message("notice: no tensor is cast, so OUT will be a copy of IN");

@@ -144,19 +144,10 @@ void print_result_json(const IndexRequest& request, const IndexResult& result, c
   json.finish();
 }
 
-Exit run_index(std::span<const std::string> given, Console& console) {
-  IndexRequest request;
-  std::vector<std::string> positionals;
-  Arguments arguments(kIndex);
-  arguments.positionals(positionals);
-  arguments.value("name", request.stem);
-  arguments.flag("force", request.force);
-  arguments.flag("dry-run", request.dry_run);
-  arguments.flag("json", request.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("index", *wrong);
-  if (positionals.size() != 1)
-    return console.usage("index", positionals.empty() ? "which FOLDER?" : "takes one FOLDER");
-  request.path = positionals[0];
+Exit run_index(const Arguments& given, Console& console) {
+  if (given.positionals.size() != 1) throw UsageError(given.positionals.empty() ? "which FOLDER?" : "takes one FOLDER");
+  const IndexRequest request{given.positionals[0], given.value("name"), given.has("force"), given.has("dry-run"),
+                             given.json()};
   IndexResult result;
   const Status status = make_one(request, result);
   if (request.json)

@@ -62,25 +62,15 @@ constexpr const char kMergeExits[] =
     "0 written; 1 a file is invalid, two tensors have one name, or OUT\n"
     "exists; 2 usage; 3 a file cannot be read or written";
 
-Exit run_merge(std::span<const std::string> given, Console& console) {
-  RewriteRequest request;
+Exit run_merge(const Arguments& given, Console& console) {
+  RewriteRequest request(kMerge, given, kAnyNumber);
   request.kind = OutputKind::file;
-  Arguments arguments(kMerge);
-  request.bind(arguments, kMerge);
-  auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(kAnyNumber);
-  if (wrong) return console.usage("merge", *wrong);
   return request.run(console);
 }
 
-Exit run_split(std::span<const std::string> given, Console& console) {
-  RewriteRequest request;
+Exit run_split(const Arguments& given, Console& console) {
+  RewriteRequest request(kSplit, given, 1);
   request.kind = OutputKind::folder;
-  Arguments arguments(kSplit);
-  request.bind(arguments, kSplit);
-  auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(1);
-  if (wrong) return console.usage("split", *wrong);
   if (!request.options.max_shard_size) request.options.max_shard_size = kDefaultShardSize;
   // A model of several files keeps its names.
   std::error_code unknown;

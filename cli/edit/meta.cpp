@@ -21,9 +21,9 @@ namespace {
 // file changes. Then the library edits one file after the other.
 
 struct MetaEdit {
-  EditOptions options;
   bool dry_run = false;
   bool json = false;
+  EditOptions options = {};
 };
 
 using Edits = std::vector<MetadataEdit>;
@@ -43,23 +43,22 @@ struct Target {
   Plan plan = {};
 };
 
-// Returns nullopt, or the text of an error in the command line.
-std::optional<std::string> parse_edits(const std::vector<std::string>& given, Edits& edits) {
+Edits parse_edits(const std::vector<std::string>& given) {
   const bool set = given[0] == "set";
-  if (given.size() < 3) return set ? "set takes one PATH and KEY=VALUE..." : "rm takes one PATH and KEY...";
+  if (given.size() < 3) throw UsageError(set ? "set takes one PATH and KEY=VALUE..." : "rm takes one PATH and KEY...");
+  Edits edits;
   for (std::size_t i = 2; i < given.size(); ++i) {
     const std::size_t equals = given[i].find('=');
-    if (set && equals == std::string::npos) return formatted("{} is not KEY=VALUE", printable(given[i]));
+    if (set && equals == std::string::npos) throw UsageError(formatted("{} is not KEY=VALUE", printable(given[i])));
     if (base::first_invalid_utf8(given[i]) != std::string_view::npos)
-      return formatted("{} is not UTF-8", printable(given[i]));
+      throw UsageError(formatted("{} is not UTF-8", printable(given[i])));
     MetadataEdit edit{given[i], std::nullopt};
     if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
-    for (const MetadataEdit& other : edits) {
-      if (other.key == edit.key) return formatted("{} is given twice", printable(edit.key));
-    }
+    if (std::ranges::find(edits, edit.key, &MetadataEdit::key) != edits.end())
+      throw UsageError(formatted("{} is given twice", printable(edit.key)));
     edits.push_back(std::move(edit));
   }
-  return std::nullopt;
+  return edits;
 }
 
 // The sizes that edit_metadata() would produce, or its error.
@@ -230,9 +229,8 @@ Status write_files(const std::vector<Target>& targets, const EditOptions& option
 
 // given: "set", the file, KEY=VALUE... or "rm", the file, KEY...
 Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
-  Edits edits;
-  if (const auto wrong = parse_edits(given, edits)) return console.usage("meta", *wrong);
-  if (given[1] == kStandardInput) return console.usage("meta", "set and rm need a file, not standard input");
+  const Edits edits = parse_edits(given);
+  if (given[1] == kStandardInput) throw UsageError("set and rm need a file, not standard input");
   EditOptions options = edit.options;
   options.parse.allow_leading_whitespace = true;
   std::optional<Result<Input>> input(Input::open(given[1], console));
@@ -343,7 +341,7 @@ void print_text(Console& console, const Input& input) {
 }
 
 Exit list(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 2) return console.usage("meta", "ls takes one PATH");
+  if (given.size() != 2) throw UsageError("ls takes one PATH");
   const Result<Input> input = Input::open(given[1], console);
   if (as_json) {
     Json json(console, "meta");
@@ -369,7 +367,7 @@ std::optional<Metadata::value_type> find_pair(const Input& input, std::string_vi
 }
 
 Exit get(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 3) return console.usage("meta", "get takes one PATH and one KEY");
+  if (given.size() != 3) throw UsageError("get takes one PATH and one KEY");
   const Result<Input> input = Input::open(given[1], console);
   const auto pair = input ? find_pair(*input, given[2]) : std::nullopt;
   const Error missing = {
@@ -391,36 +389,23 @@ Exit get(const std::vector<std::string>& given, bool as_json, Console& console) 
   return error == nullptr ? Exit::good : input_error(given[1], *error, console);
 }
 
-Exit run_meta(std::span<const std::string> arguments_given, Console& console) {
-  std::vector<std::string> given;
-  std::optional<std::string> slack;
-  std::optional<std::string> durability;
-  MetaEdit edit;
-  Arguments arguments(kMeta);
-  arguments.positionals(given);
-  arguments.flag("json", edit.json);
-  arguments.flag("dry-run", edit.dry_run);
-  arguments.flag("in-place", edit.options.in_place);
-  arguments.value("slack", slack);
-  arguments.value("durability", durability);
-  if (const auto wrong = arguments.parse(arguments_given)) return console.usage("meta", *wrong);
+Exit run_meta(const Arguments& arguments, Console& console) {
+  const std::vector<std::string>& given = arguments.positionals;
+  const bool in_place = arguments.has("in-place");
+  const auto slack = arguments.size("slack", "a number of bytes, such as 4096 or 4KiB");
+  MetaEdit edit{.dry_run = arguments.has("dry-run"), .json = arguments.json()};
   const std::string action = given.empty() ? "" : given[0];
   const bool edits = action == "set" || action == "rm";
-  if (!edits && (edit.dry_run || edit.options.in_place || slack || durability)) {
-    return console.usage("meta", "--dry-run, --in-place, --slack and --durability go with set and rm");
-  }
+  if (!edits && (edit.dry_run || in_place || slack || arguments.has("durability")))
+    throw UsageError("--dry-run, --in-place, --slack and --durability go with set and rm");
   if (action == "ls") return list(given, edit.json, console);
   if (action == "get") return get(given, edit.json, console);
-  if (action.empty()) return console.usage("meta", "what to do: ls, get, set or rm?");
-  if (!edits) return console.usage("meta", not_a_choice("the action", kMeta.words, action));
-  const auto slack_bytes = parse_size(slack.value_or("0"));
-  if (!slack_bytes) return console.usage("meta", "--slack is a number of bytes, such as 4096 or 4KiB");
-  if (slack && edit.options.in_place) return console.usage("meta", "--slack goes with a new file, not with --in-place");
-  edit.options.metadata_slack = *slack_bytes;
-  const std::string wanted = durability.value_or("full");
-  edit.options.write.durability = wanted == "full"   ? Durability::full
-                                  : wanted == "file" ? Durability::file
-                                                     : Durability::none;
+  if (action.empty()) throw UsageError("what to do: ls, get, set or rm?");
+  if (!edits) throw UsageError(not_a_choice("the action", kMeta.words, action));
+  if (slack && in_place) throw UsageError("--slack goes with a new file, not with --in-place");
+  edit.options.in_place = in_place;
+  edit.options.metadata_slack = slack.value_or(0);
+  edit.options.write.durability = durability_of(arguments);
   edit.options.write.in_place_if_no_rename = in_place_if_no_rename();
   return run_meta_edit(edit, given, console);
 }

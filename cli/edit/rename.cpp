@@ -177,20 +177,19 @@ constexpr const char* kRenameExamples[] = {
 
 struct Renaming {
   std::vector<std::string> expressions;
-  std::vector<Substitution> substitutions;
   std::optional<std::string> map;
   Selection selection;
-  NameMap names;
+  std::vector<Substitution> substitutions = {};
+  NameMap names = {};
 
-  std::optional<std::string> parse() {
-    if (auto wrong = selection.take()) return wrong;
-    if (expressions.empty() && !map) return "which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE";
+  void parse() {
+    if (expressions.empty() && !map)
+      throw UsageError("which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE");
     for (const std::string& expression : expressions) {
       Result<Substitution> parsed = Substitution::parse(expression);
-      if (!parsed) return parsed.error().message;
+      if (!parsed) throw UsageError(parsed.error().message);
       substitutions.push_back(*std::move(parsed));
     }
-    return std::nullopt;
   }
 
   Status change(const Input& input, const std::string& path, std::vector<RewriteTensor>& tensors) {
@@ -231,30 +230,24 @@ struct Renaming {
     for (const std::string_view old : renamed) show(old, *new_name(old));
   }
 
-  std::vector<std::string_view> renamed;  // the old names, which are those of IN
+  std::vector<std::string_view> renamed = {};  // the old names, which are those of IN
 };
 
-Exit run_rename(std::span<const std::string> given, Console& console) {
-  Renaming renaming;
-  RewriteRequest request;
-  Arguments arguments(kRename);
-  request.bind(arguments, kRename);
-  arguments.value("map", renaming.map);
-  renaming.selection.bind(arguments);
-  auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(1, &renaming.expressions);
+Exit run_rename(const Arguments& given, Console& console) {
+  RewriteRequest request(kRename, given, 1, true);
+  const std::optional<std::string> map = given.value("map");
   const auto is_expression = [](const std::string& text) { return Substitution::parse(text).ok(); };
-  if (!wrong && is_expression(request.output)) {
-    if (renaming.expressions.empty() && !renaming.map) wrong = "which OUT?";
-    const std::string last = renaming.expressions.empty() ? "" : renaming.expressions.back();
-    if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output(renaming.expressions);
+  if (is_expression(request.output)) {
+    if (request.rest.empty() && !map) throw UsageError("which OUT?");
+    const std::string last = request.rest.empty() ? "" : request.rest.back();
+    if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output();
   }
-  if (!wrong && !renaming.expressions.empty() && !Substitution::kAvailable) {
+  if (!request.rest.empty() && !Substitution::kAvailable) {
     console.message(formatted("rename: {}", Substitution::kMissing));
     return Exit::system;
   }
-  if (!wrong) wrong = renaming.parse();
-  if (wrong) return console.usage("rename", *wrong);
+  Renaming renaming{.expressions = request.rest, .map = map, .selection = Selection(given)};
+  renaming.parse();
   request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {
     return renaming.change(input, request.inputs[0], tensors);
   };

@@ -175,10 +175,6 @@ Error output_error(Errc code, std::string message) {
   return {.code = code, .path = {}, .message = std::move(message)};
 }
 
-bool has_option(const Command& command, std::string_view name) {
-  return std::ranges::any_of(command.options, [&](const Option& option) { return option_name(option) == name; });
-}
-
 std::uint64_t tensor_count(const CheckpointLayout& layout) {
   std::uint64_t count = 0;
   for (const CheckpointFile& file : layout.files()) count += file.header.size();
@@ -207,68 +203,56 @@ Status check_folder(const std::string& path, bool replace) {
 
 }  // namespace
 
-void RewriteRequest::bind(Arguments& arguments, const Command& command) {
-  verb = command.name;
-  arguments.positionals(positionals_);
-  arguments.value("output", output_);
-  arguments.flag("force", force_);
-  arguments.flag("dry-run", dry_run_);
-  arguments.flag("json", json_);
-  arguments.value("metadata", metadata_);
-  arguments.value("durability", durability_);
-  choices_ = has_option(command, "match");
-  if (has_option(command, "max-shard-size")) arguments.value("max-shard-size", max_shard_size_);
-  if (has_option(command, "name")) arguments.value("name", stem_);
-  if (has_option(command, "weights-only")) arguments.flag("weights-only", weights_only_);
-}
-
-std::optional<std::string> RewriteRequest::take(std::size_t max_inputs, std::vector<std::string>* rest) {
+RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, std::size_t max_inputs, bool takes_rest)
+    : verb(command.name),
+      given_(given),
+      choices_(std::ranges::count(command.options, std::string_view("match"), option_name) > 0),
+      force_(given.has("force")),
+      dry_run_(given.has("dry-run")),
+      json_(given.json()) {
+  std::vector<std::string> paths = given.positionals;
+  const auto out = given.value("output");
   const bool several = max_inputs > 1;  // a forgotten OUT must not replace the last IN
-  if (positionals_.empty()) return output_ || several ? "which IN?" : "which IN and which OUT?";
-  if (several && !output_) return "which OUT? -o OUT names it";
-  if (output_) positionals_.insert(rest != nullptr ? positionals_.begin() + 1 : positionals_.end(), *output_);
-  if (positionals_.size() == 1) return "which OUT?";
-  if (rest != nullptr) {
-    rest->assign(positionals_.begin() + 2, positionals_.end());
-    positionals_.resize(2);
+  if (paths.empty()) throw UsageError(out || several ? "which IN?" : "which IN and which OUT?");
+  if (several && !out) throw UsageError("which OUT? -o OUT names it");
+  if (out) paths.insert(takes_rest ? paths.begin() + 1 : paths.end(), *out);
+  if (paths.size() == 1) throw UsageError("which OUT?");
+  if (takes_rest) {
+    rest.assign(paths.begin() + 2, paths.end());
+    paths.resize(2);
   }
-  if (positionals_.size() - 1 > max_inputs)
-    return formatted("takes one IN and one OUT{}", choices_ ? "; --match GLOB chooses tensors" : "");
-  output = positionals_.back();
-  inputs.assign(positionals_.begin(), positionals_.end() - 1);
-  if (std::ranges::find(positionals_, kStandardInput) != positionals_.end())
-    return "IN and OUT are paths, not standard input or output";
-  const auto empty = std::ranges::find(positionals_, std::string());
-  if (empty + 1 == positionals_.end()) return "OUT is an empty path";
-  if (empty != positionals_.end())
-    return positionals_.size() == 2 ? "IN is an empty path"
-                                    : formatted("IN number {} is an empty path", empty - positionals_.begin() + 1);
-  if (stem_) options.stem = stem_;
-  if (!max_shard_size_) return std::nullopt;
-  options.max_shard_size = parse_size(*max_shard_size_);
-  if (!options.max_shard_size || *options.max_shard_size == 0)
-    return "--max-shard-size is a size, such as 5GB or 512MiB";
-  return std::nullopt;
+  if (paths.size() - 1 > max_inputs)
+    throw UsageError(formatted("takes one IN and one OUT{}", choices_ ? "; --match GLOB chooses tensors" : ""));
+  output = paths.back();
+  inputs.assign(paths.begin(), paths.end() - 1);
+  if (std::ranges::find(paths, kStandardInput) != paths.end())
+    throw UsageError("IN and OUT are paths, not standard input or output");
+  const auto empty = std::ranges::find(paths, std::string());
+  if (empty + 1 == paths.end()) throw UsageError("OUT is an empty path");
+  if (empty != paths.end())
+    throw UsageError(paths.size() == 2 ? "IN is an empty path"
+                                       : formatted("IN number {} is an empty path", empty - paths.begin() + 1));
+  options.stem = given.value("name");
+  constexpr const char* kSize = "a size, such as 5GB or 512MiB";
+  options.max_shard_size = given.size("max-shard-size", kSize);
+  if (options.max_shard_size == 0) throw UsageError(formatted("--max-shard-size is {}", kSize));
 }
 
-std::optional<std::string> RewriteRequest::choose_kind(const Input& input) {
+void RewriteRequest::choose_kind(const Input& input) {
   options.folder = kind == OutputKind::folder ||
                    (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
-  if (options.folder) return std::nullopt;
+  if (options.folder) return;
   const char* const remedy = kind == OutputKind::as_input && input.is_file()
                                  ? "give the folder of the model as IN, or use split"
                                  : "split writes a folder";
-  if (const char* const option = max_shard_size_ ? "--max-shard-size"
-                                 : stem_         ? "--name"
-                                 : weights_only_ ? "--weights-only"
-                                                 : nullptr;
-      option != nullptr)
-    return formatted("{} is for a folder, but OUT is a file: {}", option, remedy);
+  for (const char* const option : {"max-shard-size", "name", "weights-only"}) {
+    if (given_.has(option)) throw UsageError(formatted("--{} is for a folder, but OUT is a file: {}", option, remedy));
+  }
   std::error_code failed;
-  if (!output.ends_with('/') && !std::filesystem::is_directory(output, failed)) return std::nullopt;
+  if (!output.ends_with('/') && !std::filesystem::is_directory(output, failed)) return;
   const std::string name = input.is_file() ? input.file_name(0) : "model.safetensors";
-  return formatted("OUT is a folder, but one file is to be written: name it, such as {}",
-                   printable(output + (output.ends_with('/') ? "" : "/") + name));
+  throw UsageError(formatted("OUT is a folder, but one file is to be written: name it, such as {}",
+                             printable(output + (output.ends_with('/') ? "" : "/") + name)));
 }
 
 Result<Rewrite> RewriteRequest::plan(const Input& input) {
@@ -280,10 +264,11 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
   }
   RewriteOptions planned = options;
   planned.names_of = *input.checkpoint();
-  if (metadata_ != "none") {
-    const MetadataConflict conflict = metadata_ == "first"  ? MetadataConflict::first
-                                      : metadata_ == "last" ? MetadataConflict::last
-                                                            : MetadataConflict::refuse;
+  const auto metadata = given_.value("metadata");
+  if (metadata != "none") {
+    const MetadataConflict conflict = metadata == "first"  ? MetadataConflict::first
+                                      : metadata == "last" ? MetadataConflict::last
+                                                           : MetadataConflict::refuse;
     Result<std::optional<MetadataPairs>> merged = merge_metadata(input.files(), conflict);
     if (!merged) {
       Error error = merged.error();
@@ -309,8 +294,7 @@ Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) 
 Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
   const Interrupt interrupt;
   CheckpointWriteOptions how;
-  if (durability_ == "file") how.write.durability = Durability::file;
-  if (durability_ == "none") how.write.durability = Durability::none;
+  how.write.durability = durability_of(given_);
   how.write.in_place_if_no_rename = in_place_if_no_rename();
   how.write.progress = shown_progress(console);
   std::error_code ignored;
@@ -321,7 +305,7 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
 }
 
 Status RewriteRequest::look_at_side_files(const Input& input) {
-  if (!options.folder || weights_only_) return {};
+  if (!options.folder || given_.has("weights-only")) return {};
   Result<SideFiles> found = find_side_files(input, output);
   if (!found) return found.error();
   side_files_ = *std::move(found);
@@ -419,7 +403,7 @@ Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& 
 Exit RewriteRequest::run(Console& console) {
   const Result<Input> input = Input::open(inputs, console, parse);
   if (!input) return fail(inputs[0], input.error(), console);
-  if (const auto wrong = choose_kind(*input)) return console.usage(verb, *wrong);
+  choose_kind(*input);
   const Result<Rewrite> rewrite = plan(*input);
   if (!rewrite) return fail(inputs[0], rewrite.error(), console);
   Status status = check_output(*input, *rewrite);

@@ -61,9 +61,14 @@ struct SideFiles {
 };
 
 struct RewriteRequest {
-  const char* verb = "";
+  // max_inputs: the number of IN that the verb takes. If it is more than one, only --output gives OUT. Arguments after
+  // OUT are in `rest`, if the verb takes any. Throws UsageError.
+  RewriteRequest(const Command& command, const Arguments& given, std::size_t max_inputs, bool takes_rest = false);
+
+  const char* verb;
   std::vector<std::string> inputs;
   std::string output;
+  std::vector<std::string> rest;
   OutputKind kind = OutputKind::as_input;
   ParseOptions parse = {};
   RewriteOptions options = {};
@@ -74,16 +79,9 @@ struct RewriteRequest {
   std::function<void(Console& console, const Rewrite& rewrite, const RewriteReport* report)> print = nullptr;
   std::function<void(Json& json, const Rewrite& rewrite, const RewriteReport* report)> print_json = nullptr;
 
-  // Binds the positional arguments and the options that the verb has among those above, and --json.
-  void bind(Arguments& arguments, const Command& command);
-  // Takes over the arguments after parse(). max_inputs: the number of IN that the verb takes. If it is more than one,
-  // only --output gives OUT. Arguments after OUT stay in `rest`, if the verb takes any. Returns nullopt, or the text of
-  // an error.
-  [[nodiscard]] std::optional<std::string> take(std::size_t max_inputs, std::vector<std::string>* rest = nullptr);
-
   // For arguments in the order IN, REST..., OUT: takes OUT from the end of `rest`, and begins it with the argument that
-  // take() took for OUT.
-  void take_last_output(std::vector<std::string>& rest) {
+  // was taken for OUT.
+  void take_last_output() {
     rest.insert(rest.begin(), std::exchange(output, rest.back()));
     rest.pop_back();
   }
@@ -94,8 +92,8 @@ struct RewriteRequest {
   Exit run(Console& console);
 
  private:
-  // Decides whether OUT is a folder. Returns the text of an error if an option needs a folder, and OUT is a file.
-  [[nodiscard]] std::optional<std::string> choose_kind(const Input& input);
+  // Decides whether OUT is a folder. Throws UsageError if an option needs a folder, and OUT is a file.
+  void choose_kind(const Input& input);
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
   [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
@@ -109,18 +107,12 @@ struct RewriteRequest {
   // report: that of the model, if it is already written.
   Exit fail(const std::string& path, const Error& error, Console& console, const RewriteReport* report = nullptr) const;
 
-  std::vector<std::string> positionals_;
-  std::optional<std::string> output_;
-  std::optional<std::string> max_shard_size_;
-  std::optional<std::string> stem_;
-  std::optional<std::string> metadata_;
-  std::optional<std::string> durability_;
+  const Arguments& given_;
   SideFiles side_files_;
-  bool weights_only_ = false;
-  bool choices_ = false;  // whether the verb has --match
-  bool force_ = false;
-  bool dry_run_ = false;
-  bool json_ = false;
+  bool choices_;  // whether the verb has --match
+  bool force_;
+  bool dry_run_;
+  bool json_;
 };
 
 // Returns the name of a file of the layout in the folder. report: null before the files are written.

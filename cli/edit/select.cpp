@@ -41,37 +41,26 @@ constexpr const char kSelectExits[] =
     "2 usage; 3 a file cannot be read or written";
 
 // selects: keep the tensors that match. Otherwise keep the others.
-Exit run_choice(const Command& command, bool selects, std::span<const std::string> given, Console& console) {
-  Selection selection;
-  RewriteRequest request;
-  std::vector<std::string> names;
-  std::optional<std::string> accept;
-  Arguments arguments(command);
-  request.bind(arguments, command);
-  selection.bind(arguments);
-  arguments.value("accept", accept);
-  auto wrong = arguments.parse(given);
-  if (!wrong) wrong = request.take(1, &names);
+Exit run_choice(const Command& command, bool selects, const Arguments& given, Console& console) {
+  RewriteRequest request(command, given, 1, true);
+  const bool accepts = given.has("accept");
   const auto is_file = [](std::string_view argument) { return argument.ends_with(".safetensors"); };
-  if (!names.empty() && is_file(names.back()) && !is_file(request.output)) request.take_last_output(names);
-  if (!wrong) wrong = take_accept(accept, request.parse.accept);
-  if (!wrong) wrong = selection.take(names);
+  if (!request.rest.empty() && is_file(request.rest.back()) && !is_file(request.output)) request.take_last_output();
+  request.parse.accept = accept_of(given);
+  Selection selection(given, request.rest);
   // "drop m.safetensors a b --force" would replace a file `a`, which may be meant as a name.
   std::error_code failed;
-  const bool by_option = std::ranges::any_of(
-      given, [](const std::string& word) { return word.starts_with("-o") || word.starts_with("--output"); });
-  if (!wrong && request.force() && !by_option && !names.empty() && !is_file(request.output) &&
+  if (request.force() && !given.has("output") && !request.rest.empty() && !is_file(request.output) &&
       request.output.find('/') == std::string::npos && !std::filesystem::is_directory(request.output, failed))
-    wrong =
-        formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output));
-  if (!wrong && request.force() && selection.empty() && !accept) {  // IN NAME --force changes IN itself
-    names = {std::exchange(request.output, request.inputs[0])};
-    wrong = selection.take(names);
+    throw UsageError(
+        formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
+  if (request.force() && selection.empty() && !accepts) {  // IN NAME --force changes IN itself
+    request.rest = {std::exchange(request.output, request.inputs[0])};
+    selection = Selection(given, request.rest);
   }
-  if (!wrong && (selects ? selection.empty() && !accept : !selection.chooses()))
-    wrong = formatted("which tensors? Give NAME or --match GLOB,{} --dtype LIST or --layers LIST, and OUT",
-                      selects ? " --exclude GLOB," : "");
-  if (wrong) return console.usage(command.name, *wrong);
+  if (selects ? selection.empty() && !accepts : !selection.chooses())
+    throw UsageError(formatted("which tensors? Give NAME or --match GLOB,{} --dtype LIST or --layers LIST, and OUT",
+                               selects ? " --exclude GLOB," : ""));
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
     const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
     if (!matches) return matches.error();
@@ -86,11 +75,11 @@ Exit run_choice(const Command& command, bool selects, std::span<const std::strin
   return request.run(console);
 }
 
-Exit run_select(std::span<const std::string> given, Console& console) {
+Exit run_select(const Arguments& given, Console& console) {
   return run_choice(kSelect, true, given, console);
 }
 
-Exit run_drop(std::span<const std::string> given, Console& console) {
+Exit run_drop(const Arguments& given, Console& console) {
   return run_choice(kDrop, false, given, console);
 }
 

@@ -69,37 +69,37 @@ constexpr const char* kCatExamples[] = {
     "safetensors cat llama-7b/ --layers 3 --match '*q_proj.weight' --format text",
 };
 
+constexpr const char kLimitUsage[] = "0, or a number from 2 on";
+
 struct CatOptions {
   std::vector<std::string> given;  // PATH and NAME, or PATH
   Selection selection;
   std::optional<std::string> slice;
   std::optional<std::string> format;
   std::optional<std::string> cast;
-  std::optional<std::string> limit;
+  std::optional<std::uint64_t> limit;
   std::optional<std::string> output;
   bool force = false;
   bool dry_run = false;
   bool json = false;
 };
 
-std::optional<std::string> parse(std::span<const std::string> given, CatOptions& options) {
-  Arguments arguments(kCat);
-  arguments.positionals(options.given);
-  options.selection.bind(arguments);
-  arguments.value("slice", options.slice);
-  arguments.value("format", options.format);
-  arguments.value("cast", options.cast);
-  arguments.value("limit", options.limit);
-  arguments.value("output", options.output);
-  arguments.flag("force", options.force);
-  arguments.flag("dry-run", options.dry_run);
-  arguments.flag("json", options.json);
-  if (auto wrong = arguments.parse(given)) return wrong;
-  if (auto wrong = options.selection.take()) return wrong;
-  if (options.selection.empty() && options.given.size() != 2) return "takes one PATH and one NAME";
+CatOptions options_of(const Arguments& given) {
+  CatOptions options;
+  options.given = given.positionals;
+  options.selection = Selection(given);
+  options.slice = given.value("slice");
+  options.format = given.value("format");
+  options.cast = given.value("cast");
+  options.limit = given.number("limit", kLimitUsage);
+  options.output = given.value("output");
+  options.force = given.has("force");
+  options.dry_run = given.has("dry-run");
+  options.json = given.json();
+  if (options.selection.empty() && options.given.size() != 2) throw UsageError("takes one PATH and one NAME");
   if (!options.selection.empty() && options.given.size() != 1)
-    return "takes one PATH, and either a NAME or options that choose a tensor";
-  return std::nullopt;
+    throw UsageError("takes one PATH, and either a NAME or options that choose a tensor");
+  return options;
 }
 
 CatFormat format_of(const CatOptions& options, const Console& console) {
@@ -111,16 +111,16 @@ CatFormat format_of(const CatOptions& options, const Console& console) {
   return CatFormat::raw;
 }
 
-// Checks all that needs no file. Returns nullopt, or the text of an error.
-std::optional<std::string> check_usage(const CatOptions& options, CatFormat format, const Console& console) {
-  if (options.json && !options.dry_run && format != CatFormat::json) return "--json goes with --format json only";
-  if (options.limit && format != CatFormat::text) return "--limit goes with --format text only";
-  if (options.limit && parse_number(*options.limit).value_or(1) == 1) return "--limit is 0, or a number from 2 on";
+// Checks all that needs no file.
+void check_usage(const CatOptions& options, CatFormat format, const Console& console) {
+  if (options.json && !options.dry_run && format != CatFormat::json)
+    throw UsageError("--json goes with --format json only");
+  if (options.limit && format != CatFormat::text) throw UsageError("--limit goes with --format text only");
+  if (options.limit == 1) throw UsageError(formatted("--limit is {}", kLimitUsage));
   const bool binary = format == CatFormat::raw || format == CatFormat::npy;
   if (binary && console.out_is_terminal() && !options.output && !options.force && !options.dry_run) {
-    return "will not write binary data to a terminal: use --format text, --output PATH or --force";
+    throw UsageError("will not write binary data to a terminal: use --format text, --output PATH or --force");
   }
-  return std::nullopt;
 }
 
 std::string no_npy(Dtype dtype) {
@@ -128,8 +128,8 @@ std::string no_npy(Dtype dtype) {
                    to_string(dtype), bits(dtype), format::castable(dtype, Dtype::F32) ? "--cast F32, " : "");
 }
 
-// The dtype of the output. Error: invalid_argument, with a text for the user.
-Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
+// The dtype of the output. Throws UsageError.
+Dtype output_dtype(const CatOptions& options, Dtype from) {
   if (!options.cast) return from;
   const std::optional<Dtype> to = dtype_named(*options.cast);
   if (to && format::castable(from, *to)) return *to;
@@ -142,7 +142,7 @@ Result<Dtype> output_dtype(const CatOptions& options, Dtype from) {
   text += allowed.empty() ? formatted("; {} can be cast to no dtype", to_string(from))
                           : formatted("; {} can be cast to {}", to_string(from), allowed);
   if (!to && !allowed.empty()) text += formatted(" ({})", kDtypeWords);
-  return Error{.code = Errc::invalid_argument, .path = {}, .message = std::move(text)};
+  throw UsageError(text);
 }
 
 // The tensor that NAME or the options choose. Error: not_found.
@@ -224,39 +224,37 @@ Exit fail(const CatOptions& options, const Error& error, Console& console) {
 std::uint64_t limit_of(const CatOptions& options, const TensorInfo& tensor, const Console& console) {
   constexpr std::uint64_t kManyElements = 100;
   constexpr std::uint64_t kShown = 6;
-  if (options.limit) return *parse_number(*options.limit);
+  if (options.limit) return *options.limit;
   return console.out_is_terminal() && !options.output && parameters(tensor) > kManyElements ? kShown : 0;
 }
 
-Exit run_cat(std::span<const std::string> given, Console& console) {
-  CatOptions options;
-  if (const auto wrong = parse(given, options)) return console.usage("cat", *wrong);
+Exit run_cat(const Arguments& given, Console& console) {
+  const CatOptions options = options_of(given);
   const CatFormat format = format_of(options, console);
-  if (const auto wrong = check_usage(options, format, console)) return console.usage("cat", *wrong);
+  check_usage(options, format, console);
   const Result<Slice> slice = Slice::parse(options.slice.value_or(""));
-  if (!slice) return console.usage("cat", formatted("--slice: {}", slice.error().message));
+  if (!slice) throw UsageError(formatted("--slice: {}", slice.error().message));
   const Result<Input> input = Input::open(options.given[0], console, {}, PipeData::keep);
   if (!input) return fail(options, input.error(), console);
   const Result<Listed> found = chosen_tensor(options, *input);
   if (!found) return fail(options, found.error(), console);
   const TensorInfo* const tensor = found->info;
-  const Result<Dtype> dtype = output_dtype(options, tensor->dtype);
-  if (!dtype) return console.usage("cat", dtype.error().message);
-  if (format == CatFormat::npy && !npy_type(*dtype)) return console.usage("cat", no_npy(*dtype));
+  const Dtype dtype = output_dtype(options, tensor->dtype);
+  if (format == CatFormat::npy && !npy_type(dtype)) throw UsageError(no_npy(dtype));
   const Result<ResolvedSlice> resolved = slice->resolve(tensor->dtype, tensor->shape);
   if (!resolved) return fail(options, resolved.error(), console);
   if (options.output) {
     Status status = NewFile::check(*options.output, options.force);
     if (status) status = check_output_apart(*options.output, options.given[0], *input);
     if (!status && status.error().code == Errc::invalid_argument) {
-      return console.usage("cat", formatted("{} {}", printable(*options.output), status.error().message));
+      throw UsageError(formatted("{} {}", printable(*options.output), status.error().message));
     }
     if (!status) return console.error(*options.output, status.error());
   }
   const CatRequest request = {input->files()[found->file],
                               *tensor,
                               *resolved,
-                              *dtype,
+                              dtype,
                               format,
                               limit_of(options, *tensor, console),
                               options.output || !console.out_is_terminal()};

@@ -434,32 +434,16 @@ Exit show_path(const std::string& path, const InfoRequest& request, Console& con
   return Exit::good;
 }
 
-Exit run_info(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> files;
-  std::optional<std::string> largest;
-  std::optional<std::string> accept;
-  bool as_json = false;
-  InfoRequest request;
-  bool recursive = false;
-  Arguments arguments(kInfo);
-  arguments.positionals(files);
-  arguments.value("largest", largest);
-  arguments.value("accept", accept);
-  bool header = false;
-  arguments.flag("header", header);
-  arguments.flag("json", as_json);
-  arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given)) return console.usage("info", *wrong);
-  if (files.empty()) return console.usage("info", "which PATH?");
-  if (header && (largest || accept || recursive)) return console.usage("info", "--header goes with --json only");
-  if (header && files.size() != 1) return console.usage("info", "--header takes one PATH at a time");
-  if (header) return show_header(files[0], as_json, console);
-  const auto count = parse_number(largest.value_or("5"));
-  if (!count) return console.usage("info", "--largest is a number, such as 10");
-  request.largest = *count;
-  if (const auto wrong = take_accept(accept, request.parse.accept)) return console.usage("info", *wrong);
-  files = expand_folders(files, recursive);
-  return for_each_file("info", files, as_json, console,
+Exit run_info(const Arguments& given, Console& console) {
+  given.need_path(true);
+  const bool header = given.has("header");
+  if (header && (given.has("largest") || given.has("accept") || given.has("recursive")))
+    throw UsageError("--header goes with --json only");
+  if (header && given.positionals.size() != 1) throw UsageError("--header takes one PATH at a time");
+  if (header) return show_header(given.positionals[0], given.json(), console);
+  const InfoRequest request{.largest = given.number("largest").value_or(5), .parse = {.accept = accept_of(given)}};
+  const auto files = expand_folders(given.positionals, given.has("recursive"));
+  return for_each_file("info", files, given.json(), console,
                        [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
 }
 

@@ -72,36 +72,27 @@ const ListColumn* find_column(std::string_view name) {
   return found == std::end(kColumns) ? nullptr : found;
 }
 
-Error unknown_column(std::string_view name) {
+// Finds the columns of a list of names such as "name,size". Throws UsageError.
+std::vector<const ListColumn*> parse_columns(std::string_view list) {
+  std::vector<const ListColumn*> columns;
   std::string known;
   for (const ListColumn& column : kColumns) (known += known.empty() ? "" : ", ") += column.name;
-  return {.code = Errc::invalid_argument,
-          .path = {},
-          .message = formatted("--columns: unknown column `{}` (known: {})", printable(name), known)};
-}
-
-// Finds the columns of a list of names such as "name,size". Error: invalid_argument, with a message for the user.
-Result<std::vector<const ListColumn*>> parse_columns(std::string_view list) {
-  std::vector<const ListColumn*> columns;
-  for (;;) {
-    const std::string_view name = list.substr(0, list.find(','));
+  for (const std::string_view name : split(list, ',')) {
     const ListColumn* const column = find_column(name);
-    if (column == nullptr) return unknown_column(name);
+    if (column == nullptr)
+      throw UsageError(formatted("--columns: unknown column `{}` (known: {})", printable(name), known));
     if (std::ranges::find(columns, column) != columns.end())
-      return Error{.code = Errc::invalid_argument,
-                   .path = {},
-                   .message = formatted("--columns: {} is given more than once", name)};
+      throw UsageError(formatted("--columns: {} is given more than once", name));
     columns.push_back(column);
-    if (name.size() == list.size()) return columns;
-    list.remove_prefix(name.size() + 1);
   }
+  return columns;
 }
 
 // The columns without --columns. several: whether the tensors may be in several files.
 std::vector<const ListColumn*> default_columns(bool several, bool wide) {
   static constexpr std::string_view kShort = "name,dtype,shape,size,begin,end,offset";
   static constexpr std::string_view kLong = "name,dtype,shape,parameters,size,share,begin,end,offset,alignment";
-  std::vector<const ListColumn*> columns = parse_columns(wide ? kLong : kShort).value();
+  std::vector<const ListColumn*> columns = parse_columns(wide ? kLong : kShort);
   if (several) columns.push_back(find_column("file"));
   return columns;
 }
@@ -140,6 +131,13 @@ constexpr Option kLsTable[] = {
     kAcceptOption,
     kRecursiveOption,
     kJsonOption,
+};
+
+constexpr Apart kLsApart[] = {
+    {"top", "tree|json"},
+    {"columns|long", "tree|json"},
+    {"columns", "long"},
+    {"names", "tree|json|columns|long"},
 };
 
 constexpr const char kLsDetails[] = R"(BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
@@ -191,12 +189,11 @@ const std::map<std::string_view, Less>& orders() {
 struct LsOptions {
   std::vector<std::string> paths;
   Selection names;
+  std::string sort;
   Less less = less_by_name;
-  std::string sort = "name";
   bool reverse = false;
   std::optional<std::uint64_t> top;
   bool tree = false;
-  bool by_size = false;
   std::vector<const ListColumn*> columns;  // empty: the default
   bool wide = false;
   bool names_only = false;
@@ -309,7 +306,7 @@ void print_tree(const Input& input, const List& list, const LsOptions& options, 
   std::vector<const TensorInfo*> tensors;
   tensors.reserve(list.size());
   for (const Listed& listed : list) tensors.push_back(listed.info);
-  const std::vector<ModuleNode> modules = make_module_tree(tensors, options.by_size);
+  const std::vector<ModuleNode> modules = make_module_tree(tensors, options.sort == "size");
   if (json == nullptr) {
     cli::print_tree(console, modules, totals.bytes, has_totals(console, options));
     if (has_totals(console, options)) console.out(totals.text());
@@ -346,53 +343,25 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   return Exit::negative;
 }
 
-Exit run_ls(std::span<const std::string> given, Console& console) {
+Exit run_ls(const Arguments& given, Console& console) {
+  given.need_path(true);
   LsOptions options;
-  std::optional<std::string> sort;
-  std::optional<std::string> top;
-  std::optional<std::string> columns;
-  std::optional<std::string> accept;
-  bool recursive = false;
-  Arguments arguments(kLs);
-  arguments.positionals(options.paths);
-  options.names.bind(arguments);
-  arguments.value("sort", sort);
-  arguments.flag("reverse", options.reverse);
-  arguments.value("top", top);
-  arguments.flag("tree", options.tree);
-  arguments.value("columns", columns);
-  arguments.flag("long", options.wide);
-  arguments.flag("names", options.names_only);
-  arguments.value("accept", accept);
-  arguments.flag("json", options.json);
-  arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given)) return console.usage("ls", *wrong);
-  if (const auto wrong = options.names.take()) return console.usage("ls", *wrong);
-  if (options.paths.empty()) return console.usage("ls", "which PATH?");
-  if (const auto wrong = take_accept(accept, options.parse.accept)) return console.usage("ls", *wrong);
-  if (sort) {
-    options.less = orders().at(*sort);
-    options.by_size = *sort == "size";
-    options.sort = *sort;
-  }
-  if (options.tree && (options.reverse || (sort && *sort != "name" && !options.by_size)))
-    return console.usage("ls", "--tree goes with --sort name or size, and not with --reverse");
+  options.names = Selection(given);
+  options.sort = given.value("sort").value_or("name");
+  options.tree = given.has("tree");
+  options.reverse = given.has("reverse");
+  options.less = orders().at(options.sort);
+  if (options.tree && (options.reverse || (options.sort != "name" && options.sort != "size")))
+    throw UsageError("--tree goes with --sort name or size, and not with --reverse");
   if (options.tree) options.less = less_by_name;
-  if (top && (options.tree || options.json)) return console.usage("ls", "--top does not go with --tree and --json");
-  if (top) options.top = parse_number(*top);
-  if (top && !options.top) return console.usage("ls", "--top is a number, such as 10");
-  if ((columns || options.wide) && (options.tree || options.json))
-    return console.usage("ls", "--columns and --long do not go with --tree and --json");
-  if (columns && options.wide) return console.usage("ls", "--columns does not go with --long");
-  if (options.names_only && (options.tree || options.json || columns || options.wide))
-    return console.usage("ls", "--names does not go with --tree, --json, --columns and --long");
-  if (options.names_only) columns = "name";
-  if (columns) {
-    Result<std::vector<const ListColumn*>> parsed = parse_columns(*columns);
-    if (!parsed) return console.usage("ls", parsed.error().message);
-    options.columns = *std::move(parsed);
-  }
-  options.paths = expand_folders(options.paths, recursive);
+  options.top = given.number("top");
+  options.wide = given.has("long");
+  options.names_only = given.has("names");
+  options.json = given.json();
+  options.parse.accept = accept_of(given);
+  const auto columns = options.names_only ? "name" : given.value("columns");
+  if (columns) options.columns = parse_columns(*columns);
+  options.paths = expand_folders(given.positionals, given.has("recursive"));
   LsTotals totals;
   const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
     return list_path(path, options, totals, console, json);
@@ -417,6 +386,7 @@ const Command kLs = {
         "               [--json]",
     .description = kLsDescription,
     .options = kLsTable,
+    .apart = kLsApart,
     .details = kLsDetails,
     .examples = kLsExamples,
     .exits =

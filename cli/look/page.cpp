@@ -303,20 +303,17 @@ Exit write_model(const PageRequest& request, const Input& input, Console& consol
   return Exit::good;
 }
 
-Exit run_page(std::span<const std::string> given, Console& console) {
+Exit run_page(const Arguments& given, Console& console) {
+  given.need_path(false);
   PageRequest request;
-  Arguments arguments(kPage);
-  arguments.positionals(request.paths);
-  request.selection.bind(arguments);
-  arguments.value("output", request.output);
-  arguments.flag("stats", request.stats);
-  arguments.flag("force", request.force);
-  arguments.flag("dry-run", request.dry_run);
-  arguments.flag("json", request.json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("page", *wrong);
-  if (const auto wrong = request.selection.take()) return console.usage("page", *wrong);
-  if (request.paths.size() != 1) return console.usage("page", "takes one PATH");
-  if (!request.output) return console.usage("page", "write the page where? Give --output OUT");
+  request.paths = given.positionals;
+  request.selection = Selection(given);
+  request.output = given.value("output");
+  request.stats = given.has("stats");
+  request.force = given.has("force");
+  request.dry_run = given.has("dry-run");
+  request.json = given.json();
+  if (!request.output) throw UsageError("write the page where? Give --output OUT");
   const std::string& path = request.paths[0];
   const PipeData data = request.stats ? PipeData::keep : PipeData::skip;
   const Result<Input> input = Input::open(path, console, {}, data);
@@ -325,7 +322,7 @@ Exit run_page(std::span<const std::string> given, Console& console) {
   if (status) status = check_output_apart(*request.output, path, *input);
   if (!status) {
     if (status.error().code != Errc::invalid_argument) return output_fail(request, status.error(), console);
-    return console.usage("page", formatted("{} {}", printable(*request.output), status.error().message));
+    throw UsageError(formatted("{} {}", printable(*request.output), status.error().message));
   }
   const Interrupt interrupt;
   return write_model(request, *input, console);

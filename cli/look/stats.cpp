@@ -48,6 +48,8 @@ constexpr Option kStatsTable[] = {
     kJsonOption,
 };
 
+constexpr Apart kStatsApart[] = {{"top", "json"}};
+
 constexpr const char kStatsDetails[] =
     R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS
 counts 0.0 and -0.0, INF both infinities. A line of - says that no number is
@@ -226,27 +228,14 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   return Exit::negative;
 }
 
-Exit run_stats(std::span<const std::string> given, Console& console) {
-  StatsRequest request;
-  std::optional<std::string> sort;
-  std::optional<std::string> top;
-  bool recursive = false;
-  Arguments arguments(kStats);
-  arguments.positionals(request.paths);
-  request.names.bind(arguments);
-  arguments.value("sort", sort);
-  arguments.value("top", top);
-  arguments.flag("histogram", request.histogram);
-  arguments.flag("json", request.json);
-  arguments.flag("recursive", recursive);
-  if (const auto wrong = arguments.parse(given)) return console.usage("stats", *wrong);
-  if (const auto wrong = request.names.take()) return console.usage("stats", *wrong);
-  if (request.paths.empty()) return console.usage("stats", "which PATH?");
-  request.sort = sort.value_or(request.sort);
-  if (top && request.json) return console.usage("stats", "--top does not go with --json");
-  if (top) request.top = parse_number(*top);
-  if (top && !request.top) return console.usage("stats", "--top is a number, such as 10");
-  request.paths = expand_folders(request.paths, recursive);
+Exit run_stats(const Arguments& given, Console& console) {
+  given.need_path(true);
+  const StatsRequest request{.paths = expand_folders(given.positionals, given.has("recursive")),
+                             .names = Selection(given),
+                             .sort = given.value("sort").value_or("name"),
+                             .top = given.number("top"),
+                             .histogram = given.has("histogram"),
+                             .json = given.json()};
   return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
     return stats_of_path(path, request, console, json);
   });
@@ -265,6 +254,7 @@ const Command kStats = {
         "                  [--json]",
     .description = kStatsDescription,
     .options = kStatsTable,
+    .apart = kStatsApart,
     .details = kStatsDetails,
     .examples = kStatsExamples,
     .exits =

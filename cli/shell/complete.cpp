@@ -137,7 +137,7 @@ struct Wanted {
 };
 
 Candidates choices_of(const char* choices) {
-  const std::vector<std::string_view> list = split_choices(choices);
+  const std::vector<std::string_view> list = split(choices, '|');
   return {list.begin(), list.end()};
 }
 

@@ -132,19 +132,13 @@ constexpr const char* kCompletionsExamples[] = {
     "safetensors completions fish > ~/.config/fish/completions/safetensors.fish",
 };
 
-Exit run_completions(std::span<const std::string> given, Console& console) {
-  std::vector<std::string> shells;
-  bool as_json = false;
-  Arguments arguments(kCompletions);
-  arguments.positionals(shells);
-  arguments.flag("json", as_json);
-  if (const auto wrong = arguments.parse(given)) return console.usage("completions", *wrong);
-  if (shells.size() != 1) return console.usage("completions", "for which SHELL: bash, zsh or fish?");
-  const std::string& shell = shells[0];
+Exit run_completions(const Arguments& given, Console& console) {
+  if (given.positionals.size() != 1) throw UsageError("for which SHELL: bash, zsh or fish?");
+  const std::string& shell = given.positionals[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish")
-    return console.usage("completions", not_a_choice("SHELL", kCompletions.words, shell));
+    throw UsageError(not_a_choice("SHELL", kCompletions.words, shell));
   const std::string script(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
-  if (!as_json) {
+  if (!given.json()) {
     console.out(script);
     return Exit::good;
   }

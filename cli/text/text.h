@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace safetensors::cli {
 
@@ -19,6 +20,9 @@ template <class... Values>
 [[nodiscard]] std::string formatted(fmt::format_string<Values...> text, Values&&... values) {
   return vformatted(text, fmt::make_format_args(values...));
 }
+
+// Returns the parts between the separators, at least one.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Returns the content of a JSON string. Invisible characters become \uXXXX: a JSON reader gets the same text, and a
 // terminal is safe. A byte that is not UTF-8 becomes the text \x80.
