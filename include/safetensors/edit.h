@@ -105,10 +105,10 @@ class Rewrite {
   ///
   /// write() removes the files of an older model. If a file of `input` lies in `output`, then all files that write()
   /// would remove or replace must be files of `input`, with all their tensors. Tensors that the caller left out on
-  /// purpose count as read. Files that a killed writer left do not count: shards that no index in the folder names, and
-  /// `stem.safetensors` beside the files of an index if all its tensors have a name, or a dtype and a shape, of
-  /// `input`. `input` is the model that the tensors come from. write() does not call this function. Errors:
-  /// invalid_argument, which names the files; open_failed, read_failed (the folder cannot be listed).
+  /// purpose count as read. Files that a killed writer left do not count: shards of a generation that no index in the
+  /// folder names, and files whose tensors are all in `input`, byte for byte, under any names. `input` is the model
+  /// that the tensors come from. write() does not call this function. Errors: invalid_argument, which names the files;
+  /// open_failed, read_failed (the folder cannot be listed).
   [[nodiscard]] SAFETENSORS_API Status check_old_files(PathView output, const Checkpoint& input) const noexcept;
 
   /// Writes the file or the folder `output`. It replaces an existing file as save() does, and an existing model

@@ -93,8 +93,8 @@ void CheckpointFolder::remove_leftovers() {
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   const std::string folder = os::DescriptorPath(folder_.get()).text;
-  const std::vector<std::string> names = without_open_files(
-      folder, find_leftovers(read_named_files(folder, *listed, index_name_), *listed, layout_.stem()));
+  const std::vector<std::string> names =
+      without_open_files(folder, find_leftovers(read_named_files(folder, *listed, index_name_, layout_), *listed));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   os::System& system = os::real_system();
   if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
@@ -108,15 +108,13 @@ void CheckpointFolder::remove_leftovers() {
 // the folder cannot be listed, finds no old files, and place_of() uses the names of the layout.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_, os::real_system());
-  if (const auto listed = os::list_open_directory(folder_.get(), path_))
-    index_name_ = index_of_stem(*listed, layout_.stem(), index_name_);
+  if (const auto listed = os::list_open_directory(folder_.get(), path_)) index_name_ = index_of(*listed, layout_);
   remove_leftovers();
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   std::map<std::string_view, std::size_t> files;
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
   for (const std::string& name : *listed) {
-    if (format::stem_of(name) != layout_.stem()) continue;
     const auto file = files.find(format::without_generation(name));
     os::FileStatus found;
     if (file != files.end() && os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 &&
@@ -143,7 +141,7 @@ void CheckpointFolder::look_at_old_files() {
     listed_ = *std::move(listed);
   else if (look_for(index_name_) == 0)
     listed_ = {index_name_};
-  named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_);
+  named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_, layout_);
 }
 
 // Returns whether the old index may name the file. An invalid index names no file, because readers refuse it.
@@ -156,15 +154,14 @@ bool CheckpointFolder::old_index_names(const std::string& name) const {
 }
 
 // Returns the highest generation among the shards in the folder, the shards that its indexes name, and the shards that
-// this writer removed. Returns 0 if the stem has neither a shard nor an index.
+// this writer removed. Returns 0 if the model has neither a shard nor an index.
 std::size_t CheckpointFolder::last_generation() const {
   std::vector<std::string> names = listed_;
   for (const auto* named : {&named_.of_model, &named_.of_others})
     names.insert(names.end(), named->begin(), named->end());
   std::size_t last = std::max(removed_generation_, std::size_t{named_.has_index ? 1U : 0U});
   for (const std::string& name : names) {
-    if (const auto shard = format::parse_shard_name(name); shard && shard->stem() == layout_.stem())
-      last = std::max(last, format::generation_of(name));
+    if (name != named_.whole && named_.is_alike(name)) last = std::max(last, format::generation_of(name));
   }
   return last;
 }
@@ -179,13 +176,17 @@ void CheckpointFolder::choose_names() {
   const bool others = std::ranges::any_of(
       named_.of_model, [&](const std::string& name) { return format::stem_of(name) != layout_.stem(); });
   if (!indexed_ && !(index_ && (others || (look_for(names_[0]) != ENOENT && old_index_names(names_[0]))))) return;
+  // A single file gets the names of the old shards: then a later writer finds those that stay if this one is killed.
+  const std::vector<std::string> old(named_.of_model.begin(), named_.of_model.end());
+  const std::vector<std::string> made =
+      indexed_ ? layout_names_ : std::vector{format::ModelNames::of_index(index_name_, old).numbered(0, 1)};
   indexed_ = true;
   constexpr int kMaxAttempts = 1000;
   std::size_t generation = last_generation() + 1;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt, ++generation) {
     bool taken = false;
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      names_[i] = format::in_generation(layout_names_[i], generation);
+      names_[i] = format::in_generation(made[i], generation);
       if (look_for(names_[i]) != 0) continue;
       taken = true;
       taken_names_.push_back(names_[i]);
@@ -279,7 +280,7 @@ Status CheckpointFolder::commit(Files files) {
 // If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
 Status CheckpointFolder::put_in_place(Files files) {
   // Made before the first file is in place: then nothing can fail for lack of memory.
-  const std::string hiding = index_ ? std::string(layout_.stem()) + ".safetensors" : index_name_;
+  const std::string hiding = index_ ? named_.whole : index_name_;
   Status synced = io::replace_all(files, indexed_ ? io::OnFailure::take_back : io::OnFailure::keep);
   if (!is_in_place(synced)) return synced;
   Status next;
@@ -301,10 +302,9 @@ Status CheckpointFolder::put_in_place(Files files) {
 
 // Refuses to write shards beside a whole file that readers would take for the model, and that is of another index.
 Status CheckpointFolder::check_hiding() const {
-  const std::string whole = std::string(layout_.stem()) + ".safetensors";
-  if (!indexed_ || !named_.of_others.contains(whole) || look_for(whole) == ENOENT) return {};
+  if (!indexed_ || !named_.of_others.contains(named_.whole) || look_for(named_.whole) == ENOENT) return {};
   return base::make_error(Errc::invalid_argument,
-                          "another index names `" + printable(whole) +
+                          "another index names `" + printable(named_.whole) +
                               "`, which readers would take for the new model: write into another folder",
                           path_);
 }
@@ -336,7 +336,7 @@ void CheckpointFolder::remove_old_files() noexcept {
     old.insert(taken_names_.begin(), taken_names_.end());
     for (const std::string& name : names_) old.erase(name);
     for (const std::string& name : old) {
-      if (named_.is_old(name, layout_.stem())) (void)os::real_system().unlink_at(folder_.get(), name.c_str());
+      if (named_.is_old(name)) (void)os::real_system().unlink_at(folder_.get(), name.c_str());
     }
     return {};
   });

@@ -16,26 +16,31 @@
 #include "os/path.h"
 
 namespace safetensors::write {
-namespace {
-
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-}  // namespace
-
-std::string index_of_stem(const std::vector<std::string>& listed, std::string_view stem, std::string index) {
-  if (contains(listed, index)) return index;
+std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout) {
+  if (std::ranges::find(listed, layout.index_name()) != listed.end()) return layout.index_name();
   const auto found = std::ranges::find_if(listed, [&](const std::string& name) {
     const auto parts = format::parse_index_name(name);
-    return parts && parts->stem() == stem;
+    return parts && parts->stem() == layout.stem();
   });
-  return found == listed.end() ? index : *found;
+  return found == listed.end() ? layout.index_name() : *found;
+}
+
+bool NamedFiles::is_alike(std::string_view name) const {
+  const std::string key = os::name_key(name);
+  const auto shard = format::parse_shard_name(key);
+  return shard ? stems.contains(shard->stem()) : key == os::name_key(whole);
 }
 
 NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
-                            std::string_view model_index) {
+                            std::string_view model_index, const CheckpointLayout& layout) {
   NamedFiles found;
+  found.whole = std::string(layout.stem()) + ".safetensors";
+  found.stems.insert(os::name_key(layout.stem()));
+  const auto add_stem = [&](std::string_view name) {
+    const std::string key = os::name_key(name);
+    if (const auto shard = format::parse_shard_name(key)) found.stems.insert(shard->stem());
+  };
+  for (const CheckpointFile& file : layout.files()) add_stem(file.name);
   base::Cancellation cancellation;
   for (const std::string& name : listed) {
     if (!format::is_index_name(name)) continue;
@@ -44,32 +49,28 @@ NamedFiles read_named_files(const std::string& folder, const std::vector<std::st
     const bool own = name == model_index;
     found.has_index = found.has_index || own;
     found.unreadable = found.unreadable || (own && !index && index.error().code != Errc::invalid_index);
-    for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i)
+    for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i) {
       (own ? found.of_model : found.of_others).emplace((*index)->shard(i));
+      if (own) add_stem((*index)->shard(i));
+    }
   }
   return found;
 }
 
-std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed,
-                                        std::string_view stem) {
-  if (!named.certain) return {};
-  if (!named.has_index && !contains(listed, std::string(stem) + ".safetensors")) return {};
-  const std::string stem_key = os::name_key(stem);
-  std::set<std::string, ShardLess> keys;  // of the named files
+std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
+  if (!named.certain || (!named.has_index && std::ranges::find(listed, named.whole) == listed.end())) return {};
+  const auto set_of = [](std::string_view key) {
+    const auto shard = format::parse_shard_name(key);
+    return shard ? shard->stem().append("/").append(shard->generation).append("/").append(shard->count) : std::string();
+  };
+  NamedFiles::Names sets;  // of the named files
   for (const auto* names : {&named.of_model, &named.of_others}) {
-    for (const std::string& name : *names) keys.insert(os::name_key(name));
-  }
-  std::set<std::pair<std::string_view, std::string_view>> sets;  // generation and count
-  for (const std::string& key : keys) {
-    if (const auto shard = format::parse_shard_name(key); shard && shard->stem() == stem_key)
-      sets.emplace(shard->generation, shard->count);
+    for (const std::string& name : *names) sets.insert(set_of(os::name_key(name)));
   }
   std::vector<std::string> left;
   for (const std::string& name : listed) {
-    const std::string key = os::name_key(name);
-    const auto shard = format::parse_shard_name(key);
-    if (shard && shard->stem() == stem_key && !keys.contains(key) && !sets.contains({shard->generation, shard->count}))
-      left.push_back(name);
+    const std::string set = set_of(os::name_key(name));
+    if (!set.empty() && named.is_alike(name) && !sets.contains(set)) left.push_back(name);
   }
   return left;
 }

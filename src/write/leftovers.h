@@ -1,6 +1,8 @@
 // The files of a model in a folder: which of them its index names, and which of them a killed writer left.
 #pragma once
 
+#include <safetensors/checkpoint_layout.h>
+
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,44 +18,45 @@ struct ShardLess {
   bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
 };
 
-// Returns the name of the index for a model with the stem: one in the folder, if `index` is not there, otherwise
-// `index`. listed: the names in the folder. Throws std::bad_alloc.
-[[nodiscard]] std::string index_of_stem(const std::vector<std::string>& listed, std::string_view stem,
-                                        std::string index);
+// Returns the name of the index for a model: one of its stem in the folder, if the folder lacks that of the layout.
+// listed: the names in the folder. Throws std::bad_alloc.
+[[nodiscard]] std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout);
 
 // The files that the indexes in a folder name.
 struct NamedFiles {
   using Names = std::set<std::string, ShardLess>;
 
-  bool has_index = false;   // the folder has the index of the model
-  bool certain = true;      // false: an index is invalid or cannot be read, so it may name any file
-  bool unreadable = false;  // the index of the model is there, and cannot be read: other processes may be able to
-  Names of_model;           // in the index of the model
-  Names of_others;          // in all other indexes
+  bool has_index = false;       // the folder has the index of the model
+  bool certain = true;          // false: an index is invalid or cannot be read, so it may name any file
+  bool unreadable = false;      // the index of the model is there, and cannot be read: other processes may be able to
+  Names of_model;               // in the index of the model
+  Names of_others;              // in all other indexes
+  std::string whole;            // the file of the new model, if it were one
+  std::set<std::string> stems;  // keys: of the new model, of its files, and of the shards in the index of the model
 
   [[nodiscard]] bool contains(const std::string& name) const {
     return of_model.contains(name) || of_others.contains(name);
   }
-  // Returns whether a new model replaces a file: it has the stem of the model, or the index of the model names it.
-  // Files that other indexes name stay, and so do files in folders below.
-  [[nodiscard]] bool is_old(const std::string& name, std::string_view stem) const {
-    return (format::stem_of(name) == stem || (of_model.contains(name) && name.find('/') == name.npos)) &&
-           !of_others.contains(name);
+  // Returns whether a file is called as the files of the model are.
+  [[nodiscard]] bool is_alike(std::string_view name) const;
+  // Returns whether a new model replaces a file: it is called alike, or the index of the model names it. Files that
+  // other indexes name stay, and so do files in folders below.
+  [[nodiscard]] bool is_old(const std::string& name) const {
+    return (is_alike(name) || (of_model.contains(name) && name.find('/') == name.npos)) && !of_others.contains(name);
   }
 };
 
-// Reads the indexes in a folder. listed: the names in the folder. index: the name of the index of the model. Throws
-// std::bad_alloc.
+// Reads the indexes in a folder. listed: the names in the folder. index: the name of the index of the model. layout: of
+// the new model. Throws std::bad_alloc.
 [[nodiscard]] NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
-                                          std::string_view index);
+                                          std::string_view index, const CheckpointLayout& layout);
 
-// Returns the names of the stem's shards that a killed writer left. It was killed before it renamed its index over that
-// of the model, or before it removed the shards of the older model. If an index names one shard of a set, no shard of
-// the set is returned, because the index may be damaged and lack some of them. If the folder has neither an index of
-// the stem nor `STEM.safetensors`, returns nothing, because the shards may be the model. Sorted if `listed` is sorted.
+// Returns the names of the model's shards that a killed writer left. It was killed before it renamed its index over
+// that of the model, or before it removed the shards of the older model. If an index names one shard of a set, no shard
+// of the set is returned, because the index may be damaged and lack some of them. If the folder has neither an index of
+// the model nor its whole file, returns nothing, because the shards may be the model. Sorted if `listed` is sorted.
 // Throws std::bad_alloc.
-[[nodiscard]] std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed,
-                                                      std::string_view stem);
+[[nodiscard]] std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed);
 
 // Removes from the names those of files in `folder` that this process has open: they may be the input of the caller.
 // Returns no names if the system does not tell. Throws std::bad_alloc.

@@ -8,16 +8,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/printable.h"
+#include "file/file.h"
 #include "format/checkpoint/model_names.h"
 #include "os/directory.h"
 #include "os/file_status.h"
@@ -60,87 +63,69 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
   return found;
 }
 
-// The names of the tensors of the input and of the new model: a run that was killed left files with either of them.
-using KnownNames = std::set<std::string, std::less<>>;
+// Tensors by their dtypes, shapes, and bytes. The names of dtypes: GCC does not hide templates of the standard library
+// over enumerations of ours.
+using Values = std::set<std::tuple<std::string_view, std::vector<std::uint64_t>, std::uint64_t>>;
 
-KnownNames known_names(const Checkpoint& input, const CheckpointLayout& layout) {
-  KnownNames names;
-  for (const Tensor& tensor : input.tensors()) names.emplace(tensor.name());
-  for (const CheckpointFile& file : layout.files()) {
-    for (const TensorInfo& tensor : file.header.tensors()) names.emplace(tensor.name);
-  }
-  return names;
-}
-
-bool holds_only(const std::string& path, const KnownNames& names) {
-  const Result<File> file = File::open(path);
-  return file && std::ranges::all_of(file->header().tensors(),
-                                     [&](const TensorInfo& info) { return names.contains(info.name); });
-}
-
-// The dtypes and shapes of tensors. The names of dtypes: GCC does not hide templates of the standard library over
-// enumerations of ours.
-using Kinds = std::multiset<std::pair<std::string_view, std::vector<std::uint64_t>>>;
-
-void add_kind(const TensorInfo& info, Kinds& kinds) {
-  kinds.emplace(to_string(info.dtype), std::vector<std::uint64_t>(info.shape.begin(), info.shape.end()));
-}
-
-// Returns whether each tensor of the files has the dtype and shape of another tensor of the input: rename keeps these.
-// A writer that was killed may have removed some of the files.
-bool are_renamed(const std::string& folder, const std::vector<std::string>& names, const Checkpoint& input) {
-  Kinds found, wanted;
-  for (const std::string& name : names) {
-    const Result<File> file = File::open(os::join_path(folder, name));
-    if (!file) return false;
-    for (const TensorInfo& info : file->header().tensors()) add_kind(info, found);
-  }
-  for (const Tensor& tensor : input.tensors()) add_kind(tensor.info(), wanted);
-  return std::ranges::includes(wanted, found);
-}
-
-// The files of the stem that hold no model, or only one that a killed writer has replaced or did not finish.
-class DeadFiles {
- public:
-  DeadFiles(const std::string& folder, const std::vector<std::string>& listed, const NamedFiles& named,
-            const CheckpointLayout& layout, const Checkpoint& input)
-      : folder_(folder), names_(known_names(input, layout)) {
-    std::size_t generation = 0;  // of the index
-    for (const std::string& name : named.of_model) generation = std::max(generation, format::generation_of(name));
-    std::vector<std::string> group;
-    for (std::string& name : find_leftovers(named, listed, layout.stem())) {
-      if (generation > 1 || format::generation_of(name) > 1)
-        dead_.push_back(std::move(name));
-      else
-        group.push_back(std::move(name));
+// Adds the tensors of a file. key: for a hash of the bytes, which then needs to read them; null: without the bytes.
+Status add_values(const File& file, const base::HashKey* key, Values& values) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  std::vector<std::byte> piece(kPiece);
+  for (const TensorInfo& info : file.header().tensors()) {
+    std::uint64_t hash = 0;
+    for (std::uint64_t begin = 0; key != nullptr && begin < info.nbytes(); begin += kPiece) {
+      const auto bytes = std::span(piece).first(static_cast<std::size_t>(std::min(kPiece, info.nbytes() - begin)));
+      const Status status = detail::Access<File>::state(file)->read(info, info.file_offset + begin, bytes);
+      if (!status) return status;
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      hash = base::SipHash<1, 3>::of(text, {key->k0 ^ hash, key->k1});
     }
-    add_doubtful(group, input);
-    const std::string whole = std::string(layout.stem()) + ".safetensors";
-    if (!named.certain || !named.has_index || named.contains(whole) || std::ranges::find(listed, whole) == listed.end())
-      return;
+    values.emplace(to_string(info.dtype), std::vector<std::uint64_t>(info.shape.begin(), info.shape.end()), hash);
+  }
+  return {};
+}
+
+// Returns whether the input has each tensor of the files, under any name. Nothing else proves that a file of another
+// program is not lost with them: a model has many versions with equal names, dtypes and shapes.
+bool are_copies(const std::string& folder, const std::vector<std::string>& names, const Checkpoint& input) {
+  const base::HashKey random = base::HashKey::random();
+  for (const base::HashKey* const key : {static_cast<const base::HashKey*>(nullptr), &random}) {
+    Values found, wanted;
+    for (const std::string& name : names) {
+      const Result<File> file = File::open(os::join_path(folder, name), {.access = Access::read});
+      if (!file || !add_values(*file, key, found)) return false;
+    }
+    for (const File& file : input.files()) {
+      if (!add_values(file, key, wanted)) return false;
+    }
+    if (!std::ranges::includes(wanted, found)) return false;
+  }
+  return true;
+}
+
+// The files of the model that hold no model, or only one that a killed writer has replaced or did not finish: shards of
+// a generation, shards in whose place a writer of ours has put a generation, and copies of the input. Another program
+// may have left any other file.
+std::vector<std::string> dead_files(const std::string& folder, const std::vector<std::string>& listed,
+                                    const NamedFiles& named, const Checkpoint& input) {
+  std::size_t generation = 0;  // of the index
+  for (const std::string& name : named.of_model) generation = std::max(generation, format::generation_of(name));
+  std::vector<std::string> dead;
+  const auto add_copies = [&](const std::vector<std::string>& names) {
+    if (!names.empty() && are_copies(folder, names, input)) dead.insert(dead.end(), names.begin(), names.end());
+  };
+  std::vector<std::string> doubtful;
+  for (std::string& name : find_leftovers(named, listed))
+    (generation > 1 || format::generation_of(name) > 1 ? dead : doubtful).push_back(std::move(name));
+  add_copies(doubtful);
+  if (named.certain && named.has_index && !named.contains(named.whole) &&
+      std::ranges::find(listed, named.whole) != listed.end()) {
     // The input is one of the two models.
-    add_doubtful({whole}, input);
-    add_doubtful({named.of_model.begin(), named.of_model.end()}, input);
+    add_copies({named.whole});
+    add_copies({named.of_model.begin(), named.of_model.end()});
   }
-
-  // Another program may have left a file, too. So the tensors decide, except for shards of a generation, and for shards
-  // in whose place a writer of ours has put a generation.
-  bool contains(const std::string& name) const {
-    return std::ranges::find(dead_, name) != dead_.end() ||
-           (std::ranges::find(doubtful_, name) != doubtful_.end() && holds_only(os::join_path(folder_, name), names_));
-  }
-
- private:
-  void add_doubtful(const std::vector<std::string>& model, const Checkpoint& input) {
-    std::vector<std::string>& list = are_renamed(folder_, model, input) ? dead_ : doubtful_;
-    list.insert(list.end(), model.begin(), model.end());
-  }
-
-  const std::string& folder_;
-  const KnownNames names_;
-  std::vector<std::string> dead_;
-  std::vector<std::string> doubtful_;
-};
+  return dead;
+}
 
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
   std::string names;
@@ -161,8 +146,8 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
   InputModel files = input_model(input, folder);
-  const NamedFiles named = read_named_files(folder, *names, index_of_stem(*names, layout.stem(), layout.index_name()));
-  const DeadFiles dead(folder, *names, named, layout, input);
+  const NamedFiles named = read_named_files(folder, *names, index_of(*names, layout), layout);
+  const std::vector<std::string> dead = dead_files(folder, *names, named, input);
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
@@ -170,7 +155,7 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
     files.in_folder = files.in_folder || read != files.whole.end();
     // A symlink to nothing holds no tensor.
     if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (named.is_old(name, layout.stem()) && !dead.contains(name)) lost.push_back(name);
+    if (named.is_old(name) && std::ranges::find(dead, name) == dead.end()) lost.push_back(name);
   }
   return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
 }

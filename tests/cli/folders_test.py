@@ -173,6 +173,18 @@ class OtherModelsTest(FoldersTest):
             self.put(f"d/model-{i:05}-of-00002.safetensors", [(f"x{i}", "F16", [1], bytes(2))])
         self.refuses("d", "d")
 
+    def test_other_values_of_equal_kinds_stay(self):
+        self.indexed("d", "model", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+        index = "d/model.safetensors.index.json"
+        for names in (["model0", "model1"], ["x", "y"], ["x"]):  # of a killed writer, or of another program
+            self.put("d/model.safetensors", [(name, "F32", [1], b"1234") for name in names])
+            self.refuses("d", index)
+            self.put("d/model.safetensors", [(name, "F32", [1], bytes(4)) for name in names])
+            self.answer(0, "split", index, "d", "--force", "--dry-run")
+        os.remove(self.path(index))
+        self.put("d/model.safetensors", [(name, "F32", [1], b"1234") for name in ("model0", "model1")])
+        self.refuses("d", "d")
+
     def test_a_file_that_another_index_names_stays(self):
         self.indexed("d", "model", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
         self.indexed("d", "ema", "model.safetensors")

@@ -64,11 +64,11 @@ class KilledTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, (arguments, done.stdout, done.stderr))
 
     def restore(self, name, out):
-        """Copies a file or folder over OUT."""
+        """Copies a file or folder over OUT. If there is none, removes OUT."""
+        shutil.rmtree(self.path(out), ignore_errors=True)
         if os.path.isdir(self.path(name)):
-            shutil.rmtree(self.path(out), ignore_errors=True)
             shutil.copytree(self.path(name), self.path(out))
-        else:
+        elif os.path.exists(self.path(name)):
             shutil.copy(self.path(name), self.path(out))
 
     def trace(self, arguments, inject=()):
@@ -100,100 +100,129 @@ class KilledTest(unittest.TestCase):
         self.succeed("verify", out)
         return [name for name in names if self.run_command(PROGRAM, "diff", name, out).returncode == 0]
 
-    def check_files(self, files):
-        self.assertEqual(len(os.listdir(self.path("out"))), files + (files > 1), os.listdir(self.path("out")))
+    def check_files(self, files, folder="out"):
+        self.assertEqual(len(os.listdir(self.path(folder))), files + (files > 1), os.listdir(self.path(folder)))
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+    def each_kill(self, arguments, check, old="old", out="out"):
+        """Runs the command over a copy of `old`, which makes `new`. Then kills it over such a copy, place after place."""
+        new = out.replace("out", "new")
+        self.restore(old, out)
+        self.succeed(*arguments)
+        self.restore(out, new)
+        self.restore(old, out)
+        for place in self.kills(arguments):
+            with self.subTest(arguments=arguments, place=place):
+                self.restore(old, out)
+                self.kill(arguments, place)
+                check(arguments, new)
+
+    def repeats(self, arguments, new):
+        self.assertIn(len(self.holds("out", "old", "new")), (1, 2))  # 2: the values stay, only the files change
+        self.succeed(*arguments)
+        self.assertEqual(self.holds("out", "old", "new")[-1], "new")
+        self.check_files(len([name for name in os.listdir(self.path("new")) if name.endswith(".safetensors")]))
+
+    def splits(self, *_):
+        """Not the command itself: it would change a new model once more."""
+        held, generation = self.holds("out", "old", "new"), self.generation("out")
+        self.assertIn(len(held), (1, 2))
+        self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
+        self.assertEqual(self.holds("out", "old", "new"), held)
+        if not any("consolidated" in name for name in self.listed("old")):  # otherwise, nothing tells later that files without an index were a model
+            self.check_files(len(self.listed("out")))
+            self.assertGreaterEqual(self.generation("out"), generation + (generation > 1))
+
+    def generation(self, folder):
+        """Returns the highest generation of a file in the folder."""
+        return max((int(name.split("-gen")[1][:5]) for name in os.listdir(self.path(folder)) if "-gen" in name), default=1)
+
+    def words(self, case, source, out="out"):
+        return [{"IN": source, "OUT": out}.get(word, word) for word in CASES[case][0]] + ["--force"]
 
     def check(self, case, source):
         """source: the input; `out` is also the output."""
-        words, files = CASES[case]
-        arguments = [{"IN": source, "OUT": "out"}.get(word, word) for word in words] + ["--force"]
-        self.restore("old", "out")
-        self.succeed(*arguments)
-        self.check_files(files)
-        self.restore("out", "new")
-        self.restore("old", "out")
-        for place in self.kills(arguments):
-            with self.subTest(place=place):
-                self.restore("old", "out")
-                self.kill(arguments, place)
-                held = self.holds("out", "old", "new")
-                self.assertIn(len(held), (1, 2))  # 2: the values stay, only the files change
-                if source == "out":
-                    # Not the command itself: it would change a new model once more.
-                    self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
-                    self.assertEqual(self.holds("out", "old", "new"), held)
-                    with_index = self.path("out", "model.safetensors.index.json")
-                    if os.path.exists(with_index):
-                        with open(with_index) as file:
-                            self.check_files(len(set(json.load(file)["weight_map"].values())))
-                    else:
-                        self.check_files(1)
-                else:
-                    self.succeed(*arguments)
-                    self.assertEqual(self.holds("out", "old", "new")[-1], "new")
-                    self.check_files(files)
+        self.each_kill(self.words(case, source), self.splits if source == "out" else self.repeats)
+        self.check_files(CASES[case][1], "new")
 
-    def check_merge(self, sources):
-        arguments = ["merge", *sources, "-o", "out.safetensors", "--force"]
-        self.restore("old.safetensors", "out.safetensors")
-        self.succeed(*arguments)
-        self.restore("out.safetensors", "new.safetensors")
-        self.restore("old.safetensors", "out.safetensors")
-        for place in self.kills(arguments):
-            with self.subTest(place=place):
-                self.restore("old.safetensors", "out.safetensors")
-                self.kill(arguments, place)
-                held = self.holds("out.safetensors", "old.safetensors", "new.safetensors")
-                self.assertIn(len(held), (1, 2))
-                self.succeed(*arguments)
-                self.assertIn("new.safetensors", self.holds("out.safetensors", "new.safetensors"))
-                self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+    def check_merge(self, source):
+        def repeats(arguments, new):
+            self.assertIn(len(self.holds("out.safetensors", "old.safetensors", new)), (1, 2))
+            self.succeed(*arguments)
+            self.assertIn(new, self.holds("out.safetensors", new))
+            self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+        arguments = ["merge", source, "-o", "out.safetensors", "--force"]
+        self.each_kill(arguments, repeats, "old.safetensors", "out.safetensors")
 
     def test_merge(self):
-        self.check_merge(["in"])
+        self.check_merge("in")
 
     def test_merge_in_place(self):
-        self.check_merge(["out.safetensors"])
+        self.check_merge("out.safetensors")
 
-    def check_naming(self, index, pattern):
-        """Writes in place over shards that are called as other programs call them."""
+    def name_foreign(self, index, pattern):
+        """Gives the model in `old` the names that other programs give, and a mode of its own."""
         folder = self.path("old")
         weight_map = {}
         for i in range(TENSORS):
             ours = os.path.join(folder, f"model-{i + 1:05}-of-{TENSORS:05}.safetensors")
             weight_map[f"t{i}"] = pattern.format(i, i + 1, TENSORS)
+            os.chmod(ours, 0o600)
             os.rename(ours, os.path.join(folder, weight_map[f"t{i}"]))
         os.remove(os.path.join(folder, "model.safetensors.index.json"))
         with open(os.path.join(folder, index), "w") as file:
             json.dump({"weight_map": weight_map}, file)
-        for case, (words, files) in CASES.items():
-            arguments = [{"IN": "out", "OUT": "out"}.get(word, word) for word in words] + ["--force"]
-            self.restore("old", "out")
+
+    def check_naming(self, index, pattern):
+        """Writes in place over shards that are called as other programs call them."""
+        self.name_foreign(index, pattern)
+        own = pattern.startswith("model") and "-of-" in pattern  # otherwise, one file beside them needs an index
+        for case, (_, files) in CASES.items():
+            self.each_kill(self.words(case, "out"), self.splits)
+            if "-of-" in pattern:
+                self.assertEqual(len(os.listdir(self.path("new"))), files + (files > 1 or not own))
+            self.assertEqual(os.path.exists(self.path("new", index)), files > 1 or not own)
+            if files == TENSORS and "-of-" in pattern:
+                self.assertEqual({os.stat(self.path("new", name)).st_mode & 0o777 for name in self.listed("new")}, {0o600})
+
+    def check_new_folder(self, index, pattern):
+        """Writes a model with foreign names to a new folder, which keeps them."""
+        def repeats(arguments, new):
+            if os.path.exists(self.path("out")):
+                self.assertEqual(self.holds("out", new), [new])
             self.succeed(*arguments)
-            numbered = "-of-" in pattern  # otherwise, nothing tells later that files without an index were a model
-            if numbered:
-                self.check_files(files)
-            self.assertEqual(os.path.exists(self.path("out", index)), files > 1 or not numbered)
-            self.restore("out", "new")
-            self.restore("old", "out")
-            for place in self.kills(arguments):
-                with self.subTest(case=case, place=place):
-                    self.restore("old", "out")
-                    self.kill(arguments, place)
-                    held = self.holds("out", "old", "new")
-                    self.assertIn(len(held), (1, 2))
-                    self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
-                    self.assertEqual(self.holds("out", "old", "new"), held)
-                    if numbered:
-                        self.check_files(len(self.listed("out")))
-                    self.assertEqual(len([name for name in os.listdir(self.path("out")) if name.endswith(".json")]), 1)
+            self.assertEqual(self.holds("out", new), [new])
+            self.assertEqual(os.path.exists(self.path("out", index)), len(os.listdir(self.path("out"))) > 1)
+
+        self.name_foreign(index, pattern)
+        for case, (_, files) in CASES.items():
+            self.each_kill(self.words(case, "old"), repeats, "nothing")
+            self.check_files(files, "new")
+            if files > 1:
+                self.assertEqual(self.listed("new"), {pattern.format(i, i + 1, files) for i in range(files)})
+
+    def check_files_of(self, index, pattern):
+        """Changes the metadata of a model with foreign names, and merges it to a file in its folder."""
+        def repeats(arguments, new):
+            self.succeed("verify", "out/" + index)
+            self.succeed(*arguments)
+            self.assertEqual(self.holds("out/" + index, f"{new}/{index}"), [f"{new}/{index}"])
+            self.assertEqual(sorted(os.listdir(self.path("out"))), sorted(os.listdir(self.path(new))))
+
+        self.name_foreign(index, pattern)
+        self.each_kill(["meta", "set", "out", "k=v"], repeats)
+        self.assertEqual(sorted(os.listdir(self.path("new"))), sorted(os.listdir(self.path("old"))))
+        self.each_kill(["merge", "out/" + index, "-o", "out/model.safetensors", "--force"], repeats)
 
     def listed(self, folder):
-        """Returns the files that the only index of a folder names."""
-        [index] = [name for name in os.listdir(self.path(folder)) if name.endswith(".json")]
-        with open(self.path(folder, index)) as file:
-            return set(json.load(file)["weight_map"].values())
+        """Returns the files that the only index of a folder names, or those in the folder."""
+        names = os.listdir(self.path(folder))
+        for name in names:
+            if name.endswith(".json"):
+                with open(self.path(folder, name)) as file:
+                    return set(json.load(file)["weight_map"].values())
+        return set(names)
 
     def test_one_file_becomes_many_in_place(self):
         shutil.rmtree(self.path("old"))
@@ -206,10 +235,15 @@ NAMINGS = {
     "qwen": ("model.safetensors.index.json", "model.safetensors-{1:05}-of-{2:05}.safetensors"),
     "from_0": ("model.safetensors.index.json", "model-{0:05}-of-{2:06}.safetensors"),
     "fp16": ("model.safetensors.index.fp16.json", "model-{1:05}-of-{2:05}.fp16.safetensors"),
+    "deepseek": ("model.safetensors.index.json", "model-{1:05}-of-{2:06}.safetensors"),
+    "other_stem": ("model.safetensors.index.json", "weights-{1:05}-of-{2:05}.safetensors"),
     "other": ("model.safetensors.index.json", "consolidated-{0}.safetensors"),
 }
 for each in NAMINGS:
     setattr(KilledTest, f"test_naming_{each}", lambda self, naming=each: self.check_naming(*NAMINGS[naming]))
+    setattr(KilledTest, f"test_files_of_{each}", lambda self, naming=each: self.check_files_of(*NAMINGS[naming]))
+    if each != "other":
+        setattr(KilledTest, f"test_new_folder_{each}", lambda self, naming=each: self.check_new_folder(*NAMINGS[naming]))
 for each in CASES:
     setattr(KilledTest, "test_" + each, lambda self, case=each: self.check(case, "in"))
     setattr(KilledTest, f"test_{each}_in_place", lambda self, case=each: self.check(case, "out"))

@@ -20,7 +20,6 @@ namespace {
 constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kOf = "-of-";
 constexpr std::string_view kGeneration = "-gen";
-constexpr std::string_view kOnlyNumber = "-00001-of-00001";
 constexpr std::string_view kIndexEnd = ".index.json";
 constexpr std::size_t kDigitsOfNumber = 5;  // at least
 constexpr std::uint64_t kMaxCount = 99'999;
@@ -129,10 +128,9 @@ std::size_t generation_of(std::string_view name) noexcept {
 
 std::string in_generation(std::string_view name, std::size_t generation) {
   if (generation < 2) return std::string(name);
-  const std::optional<ShardName> shard = parse_shard_name(name);
-  const std::string before = shard ? std::string(shard->before) : stem_of(name);
-  std::string made = before + std::string(kGeneration) + padded(generation, kDigitsOfNumber);
-  return made.append(shard ? std::string_view() : kOnlyNumber).append(name.substr(before.size()));
+  const std::string_view before = parse_shard_name(name)->before;
+  std::string made = std::string(before).append(kGeneration).append(padded(generation, kDigitsOfNumber));
+  return made.append(name.substr(before.size()));
 }
 
 Status check_stem(std::string_view stem) {
@@ -169,8 +167,7 @@ ModelNames ModelNames::of_index(std::string_view index, std::span<const std::str
   return names;
 }
 
-std::string ModelNames::file(std::size_t position, std::size_t files) const {
-  if (files == 1) return whole;
+std::string ModelNames::numbered(std::size_t position, std::size_t files) const {
   const std::string number = padded(position + (from_zero ? 0 : 1), number_digits);
   return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
 }

@@ -58,9 +58,7 @@ struct ShardName {
 [[nodiscard]] std::string without_generation(std::string_view name);
 // Returns the generation of a file: 1 if its name has none, and 0 if the number is larger than a writer would choose.
 [[nodiscard]] std::size_t generation_of(std::string_view name) noexcept;
-// Returns the name of a file in a generation of its model. Generation 1 is the name itself. The only file of a model
-// gets a number in later generations, `model-gen00002-00001-of-00001.safetensors`: other programs call whole models
-// `model-gen00002.safetensors`.
+// Returns the name of a shard in a generation of its model. Generation 1 is the name itself. name: must be a shard's.
 [[nodiscard]] std::string in_generation(std::string_view name, std::size_t generation);
 
 // Makes the names of a model.
@@ -80,8 +78,12 @@ struct ModelNames {
   // index: must be the name of an index.
   [[nodiscard]] static ModelNames of_index(std::string_view index, std::span<const std::string> shards);
 
-  // The name of one of `files` files. position: from 0.
-  [[nodiscard]] std::string file(std::size_t position, std::size_t files) const;
+  // The name of one of `files` files. position: from 0. numbered(): also the only file of a model gets a number. In a
+  // generation it needs one: other programs call whole models `model-gen00002.safetensors`.
+  [[nodiscard]] std::string file(std::size_t position, std::size_t files) const {
+    return files == 1 ? whole : numbered(position, files);
+  }
+  [[nodiscard]] std::string numbered(std::size_t position, std::size_t files) const;
 };
 
 // Shards that belong together: their names differ only in the number.
