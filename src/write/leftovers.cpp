@@ -16,6 +16,7 @@
 #include "os/path.h"
 
 namespace safetensors::write {
+
 std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout) {
   if (std::ranges::find(listed, layout.index_name()) != listed.end()) return layout.index_name();
   const auto found = std::ranges::find_if(listed, [&](const std::string& name) {
