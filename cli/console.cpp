@@ -148,6 +148,17 @@ std::string system_text(int error_number) {
   return text;
 }
 
+Error fault(Errc code, std::string message, std::string path) {
+  return {.code = code, .path = std::move(path), .message = std::move(message)};
+}
+
+Error system_fault(Errc code, const std::string& what, int error_number, std::string path) {
+  return {.code = code,
+          .os_error = error_number,
+          .path = std::move(path),
+          .message = formatted("{}: {}", what, system_text(error_number))};
+}
+
 std::string describe(const Error& error) {
   const int rule = format_rule(error.code);
   const bool has_offset = error.offset != Error::kNoOffset;

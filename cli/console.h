@@ -89,6 +89,11 @@ class Console {
 // The text of an errno in the style of the library's messages: "no space left on device".
 [[nodiscard]] std::string system_text(int error_number);
 
+// An error of the library's kind. path: of the file at fault, if it is not the one that the caller names.
+[[nodiscard]] Error fault(Errc code, std::string message, std::string path = {});
+// The same for an errno: "what: no space left on device".
+[[nodiscard]] Error system_fault(Errc code, const std::string& what, int error_number, std::string path = {});
+
 // Returns "message (byte 17, rule 6)", without the parts that the error lacks.
 [[nodiscard]] std::string describe(const Error& error);
 

@@ -8,6 +8,7 @@
 #include "file/checkpoint_paths.h"
 #include "os/command/standard_streams.h"
 #include "os/file_status.h"
+#include "os/regular_file.h"
 
 #include <algorithm>
 #include <bit>
@@ -153,9 +154,17 @@ Result<File> open_file(const std::string& argument, Console& console, const Pars
   const std::span<const File> files = input->files();
   if (files.size() == 1) return files[0];
   const std::string such_as = files.empty() ? "" : formatted(": name one, such as `{}`", printable(files[0].path()));
-  return Error{.code = Errc::invalid_argument,
-               .path = argument,
-               .message = formatted("{} files, expected one file{}", files.size(), such_as)};
+  return fault(Errc::invalid_argument, formatted("{} files, expected one file{}", files.size(), such_as), argument);
+}
+
+Result<std::string> read_text(const std::string& path, const char* what) {
+  const auto file = os::RegularFile::open(path);
+  if (!file) return file.error();
+  const std::uint64_t size = (*file)->identity().size;
+  if (size > kMaxText) return fault(Errc::invalid_argument, formatted("more than 256 MiB of {}", what), path);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  const Status status = os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text)));
+  return status ? Result<std::string>(std::move(text)) : status.error();
 }
 
 std::string shown_path(const std::string& argument) {
@@ -185,7 +194,7 @@ Status check_output_apart(const std::string& output, const std::string& argument
   }
   if (!same && !also.empty()) same = is_output(also);
   if (!same) return {};
-  return Error{.code = Errc::invalid_argument, .path = {}, .message = "is a file that is read: choose another OUT"};
+  return fault(Errc::invalid_argument, "is a file that is read: choose another OUT");
 }
 
 void json_missing(Json& json, const Input& input) {

@@ -77,6 +77,12 @@ class Input {
 [[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
                                      std::string* refused = nullptr, PipeData data = PipeData::skip);
 
+inline constexpr std::size_t kMaxText = std::size_t{256} << 20;  // bytes
+
+// Reads a regular file of at most 256 MiB. what: the content, for the error. Errors, with the path: those of
+// os::RegularFile, and invalid_argument.
+[[nodiscard]] Result<std::string> read_text(const std::string& path, const char* what);
+
 // The name for messages: the argument, or "standard input".
 [[nodiscard]] std::string shown_path(const std::string& argument);
 // Writes the message of an error of Input::open(), with the path of the file at fault.

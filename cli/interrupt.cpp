@@ -4,7 +4,7 @@
 namespace safetensors::cli {
 
 Error Interrupt::error() {
-  return {.code = Errc::cancelled, .path = {}, .message = "stopped by a signal"};
+  return fault(Errc::cancelled, "stopped by a signal");
 }
 
 // Connects the library's progress callbacks with the console and with signals.

@@ -13,22 +13,18 @@
 namespace safetensors::cli {
 namespace {
 
-Error failure(Errc code, const std::string& what, int error_number) {
-  return {.code = code, .os_error = error_number, .path = {}, .message = what + ": " + system_text(error_number)};
-}
-
 Error exists() {
-  return {.code = Errc::invalid_argument, .path = {}, .message = "exists; --force replaces it"};
+  return fault(Errc::invalid_argument, "exists; --force replaces it");
 }
 
 // If the folder of the file does not exist, returns the error that the creation of the file would give.
 Status check_parent(const std::string& path) {
-  if (path.ends_with('/')) return failure(Errc::open_failed, "cannot create", EISDIR);
+  if (path.ends_with('/')) return system_fault(Errc::open_failed, "cannot create", EISDIR);
   const std::size_t name = path.rfind('/') + 1;
   os::FileStatus there;
   const std::string folder = name == 0 ? "." : path.substr(0, name);
   if (os::status_of_path(folder.c_str(), os::Symlinks::follow, there) == 0) return {};
-  return failure(Errc::open_failed, "cannot open its directory", errno);
+  return system_fault(Errc::open_failed, "cannot open its directory", errno);
 }
 
 // Returns the error of the library in the words of the command.
@@ -36,13 +32,13 @@ Error in_words_of_command(const Error& error) {
   if (error.os_error == 0) return error;
   switch (error.code) {
     case Errc::open_failed:
-      return failure(error.code, "cannot create a file beside it", error.os_error);
+      return system_fault(error.code, "cannot create a file beside it", error.os_error);
     case Errc::write_failed:
-      return failure(error.code, "cannot write", error.os_error);
+      return system_fault(error.code, "cannot write", error.os_error);
     case Errc::sync_failed:
-      return failure(error.code, "cannot make it durable", error.os_error);
+      return system_fault(error.code, "cannot make it durable", error.os_error);
     case Errc::replace_failed:
-      return error.os_error == EEXIST ? exists() : failure(error.code, "cannot put it in place", error.os_error);
+      return error.os_error == EEXIST ? exists() : system_fault(error.code, "cannot put it in place", error.os_error);
     default:
       return error;
   }
@@ -67,11 +63,11 @@ Durability durability_of(const Arguments& given) {
 Status NewFile::check(const std::string& path, bool replace) {
   os::FileStatus there;
   if (os::status_of_path(path.c_str(), os::Symlinks::keep, there) != 0) {
-    return errno == ENOENT ? check_parent(path) : Status(failure(Errc::open_failed, "cannot write", errno));
+    return errno == ENOENT ? check_parent(path) : Status(system_fault(Errc::open_failed, "cannot write", errno));
   }
   if (!replace) return exists();
   if (os::status_of_path(path.c_str(), os::Symlinks::follow, there) == 0 && !there.is_regular()) {
-    return Error{.code = Errc::not_regular_file, .path = {}, .message = "not a regular file: cannot be replaced"};
+    return fault(Errc::not_regular_file, "not a regular file: cannot be replaced");
   }
   return {};
 }

@@ -152,7 +152,7 @@ std::optional<Error> nothing_chosen(const Selection& selection, const Input& inp
   if (selection.empty()) return std::nullopt;
   std::vector<const TensorInfo*> all = infos(input);
   if (std::ranges::any_of(all, [&](const TensorInfo* one) { return selection.selects(*one); })) return std::nullopt;
-  return Error{.code = Errc::not_found, .path = {}, .message = selection.nothing(std::move(all))};
+  return fault(Errc::not_found, selection.nothing(std::move(all)));
 }
 
 std::string pattern_hint(std::string_view glob) {

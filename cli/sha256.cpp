@@ -72,9 +72,7 @@ struct Sha256::State {
 #endif
 
 Error sha256_missing() {
-  return {.code = Errc::unsupported,
-          .path = {},
-          .message = "this build has no SHA-256: build it with OpenSSL 3 (Debian: libssl-dev)"};
+  return fault(Errc::unsupported, "this build has no SHA-256: build it with OpenSSL 3 (Debian: libssl-dev)");
 }
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {}
@@ -87,7 +85,7 @@ void Sha256::update(std::span<const std::byte> bytes) {
 Result<std::string> Sha256::finish() {
   std::array<unsigned char, 32> digest{};
   if (!state_->good || !state_->finish(digest.data()))
-    return Error{.code = Errc::unsupported, .path = {}, .message = "OpenSSL cannot compute SHA-256"};
+    return fault(Errc::unsupported, "OpenSSL cannot compute SHA-256");
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text;
   for (const unsigned char byte : digest) text.append({kDigits[byte >> 4], kDigits[byte & 15]});

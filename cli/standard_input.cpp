@@ -11,8 +11,7 @@
 #include "os/command/standard_streams.h"
 #include "os/command/unnamed_file.h"
 #include "os/descriptor.h"
-#include "os/open.h"
-#include "os/system.h"
+#include "os/regular_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -36,7 +35,7 @@ class HeaderSource final : public Source {
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
                                             std::span<std::byte> destination) const noexcept override {
     if (offset >= size_ || destination.empty()) return std::size_t{0};
-    if (offset >= kept_.size()) return Error{.code = Errc::unsupported, .path = {}, .message = why_};
+    if (offset >= kept_.size()) return fault(Errc::unsupported, why_);
     const std::size_t count =
         std::min<std::size_t>(destination.size(), kept_.size() - static_cast<std::size_t>(offset));
     std::memcpy(destination.data(), kept_.data() + offset, count);
@@ -49,19 +48,7 @@ class HeaderSource final : public Source {
   const std::string why_;
 };
 
-Error failure(Errc code, const char* what) {
-  const int error_number = errno;
-  return {.code = code,
-          .os_error = error_number,
-          .path = {},
-          .message = formatted("{}: {}", what, system_text(error_number))};
-}
-
 constexpr int kDescriptor = os::kStandardInput;
-
-Error system_failure(Errc code, int error_number, const std::string& what) {
-  return {.code = code, .os_error = error_number, .path = {}, .message = what + ": " + system_text(error_number)};
-}
 
 // Reads the rest of the pipe and opens its header as a file.
 Result<File> drain_pipe(const FirstBytes& first, const ParseOptions& parse, std::optional<MissingData>* missing) {
@@ -103,7 +90,7 @@ class UnnamedFile {
 
  private:
   static Error failure(const std::string& what, int error_number) {
-    Error error = system_failure(Errc::write_failed, error_number, what);
+    Error error = system_fault(Errc::write_failed, what, error_number);
     error.message += " (set TMPDIR to a folder with more room, or save the pipe to a file first)";
     return error;
   }
@@ -192,10 +179,9 @@ Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
                                  std::optional<MissingData>& missing) const {
   constexpr char kWhy[] = "the data is missing: the input has only the first bytes of the file";
   if (header_end_ > bytes_.size())
-    return Error{.code = Errc::invalid_header_length,
-                 .path = {},
-                 .message = formatted("the input ends in the header: found {} bytes, expected at least the first {}",
-                                      bytes_.size(), header_end_)};
+    return fault(Errc::invalid_header_length,
+                 formatted("the input ends in the header: found {} bytes, expected at least the first {}",
+                           bytes_.size(), header_end_));
   const Result<std::optional<std::uint64_t>> whole = file_size(parse);
   if (!whole) return whole.error();
   if (!*whole || **whole <= size) return as_file(size, parse, kWhy);
@@ -203,24 +189,21 @@ Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
   return as_file(**whole, parse, kWhy);
 }
 
-Result<File> open_part(const std::string& path, const ParseOptions& parse, std::optional<MissingData>& missing) {
-  os::System& system = os::real_system();
-  constexpr os::OpenFlags kFlags = os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  const os::Descriptor file(path.empty() ? system.duplicate(os::kStandardInput)
-                                         : system.open_at(os::kWorkingDirectory, path.c_str(), kFlags, 0));
-  if (!file.valid()) return failure(Errc::open_failed, "cannot open");
+Result<FirstBytes> FirstBytes::of(const Source& source, const ParseOptions& parse) {
   std::uint64_t offset = 0;
-  const auto next = [&](std::span<std::byte> bytes) -> Result<std::size_t> {
-    const std::ptrdiff_t got = system.read_at(file.get(), bytes.data(), bytes.size(), offset);
-    if (got < 0) return failure(Errc::read_failed, "cannot read");
-    offset += static_cast<std::uint64_t>(got);
-    return static_cast<std::size_t>(got);
-  };
-  const Result<FirstBytes> first = FirstBytes::read(parse, next);
+  return read(parse, [&](std::span<std::byte> bytes) {
+    Result<std::size_t> got = source.read_at(offset, bytes);
+    offset += got ? *got : 0;
+    return got;
+  });
+}
+
+Result<File> open_part(const std::string& path, const ParseOptions& parse, std::optional<MissingData>& missing) {
+  const auto file = path.empty() ? os::RegularFile::from_fd(kDescriptor) : os::RegularFile::open(path);
+  if (!file) return file.error();
+  const Result<FirstBytes> first = FirstBytes::of(**file, parse);
   if (!first) return first.error();
-  const std::int64_t size = os::move_to_end(file.get());
-  if (size < 0) return failure(Errc::read_failed, "cannot find the end");
-  return first->as_part(static_cast<std::uint64_t>(size), parse, missing);
+  return first->as_part((*file)->identity().size, parse, missing);
 }
 
 bool is_too_short(const Error& error) {
@@ -236,7 +219,7 @@ Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const std::ptrdiff_t got = os::read_next(kDescriptor, bytes.data(), bytes.size());
     if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR) return system_failure(Errc::read_failed, errno, "cannot read");
+    if (errno != EINTR) return system_fault(Errc::read_failed, "cannot read", errno);
   }
 }
 

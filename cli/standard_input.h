@@ -30,7 +30,12 @@ class FirstBytes {
   // change, and those of `next`.
   [[nodiscard]] static Result<FirstBytes> read(const ParseOptions& parse, const ReadNext& next);
 
+  // The same for the bytes of a source.
+  [[nodiscard]] static Result<FirstBytes> of(const Source& source, const ParseOptions& parse);
+
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+  // Returns the end of the header, which may be after the end of the bytes. 0: it is unknown.
+  [[nodiscard]] std::size_t header_end() const { return header_end_; }
   // Returns the text of the header. Empty if the header is not complete.
   [[nodiscard]] std::string text() const;
   // Returns the size of a file with this header, in bytes. Returns nullopt if the header is not complete. Errors: those

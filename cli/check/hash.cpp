@@ -303,28 +303,16 @@ class Names {
 };
 
 Result<std::string> read_list(const std::string& path) {
-  constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
-  const auto too_large = [&] {
-    return Error{.code = Errc::invalid_argument, .path = path, .message = "more than 256 MiB of digests"};
-  };
+  if (path != kStandardInput) return read_text(path, "digests");
   std::string text;
-  if (path == kStandardInput) {
-    std::vector<std::byte> buffer(std::size_t{64} << 10);
-    for (;;) {
-      const Result<std::size_t> got = read_standard_input(buffer);
-      if (!got) return got.error();
-      if (*got == 0) return text;
-      text.append(reinterpret_cast<const char*>(buffer.data()), *got);
-      if (text.size() > kMaxBytes) return too_large();
-    }
+  std::vector<std::byte> buffer(std::size_t{64} << 10);
+  for (;;) {
+    const Result<std::size_t> got = read_standard_input(buffer);
+    if (!got) return got.error();
+    if (*got == 0) return text;
+    text.append(reinterpret_cast<const char*>(buffer.data()), *got);
+    if (text.size() > kMaxText) return fault(Errc::invalid_argument, "more than 256 MiB of digests", path);
   }
-  const auto file = os::RegularFile::open(path);
-  if (!file) return file.error();
-  if ((*file)->identity().size > kMaxBytes) return too_large();
-  text.resize(static_cast<std::size_t>((*file)->identity().size));
-  if (Status status = os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text))); !status)
-    return status.error();
-  return text;
 }
 
 // Compares the files of one list. Only the first line that is something else gets a message.
@@ -350,7 +338,7 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
   if (valid > 0 && !wrong) return;
   const std::string what = wrong ? formatted("line {}: expected a SHA-256, two spaces and a name", *wrong)
                                  : "no line has a SHA-256 and a name";
-  hashing.note(input_error(path, {.code = Errc::invalid_argument, .path = path, .message = what}, console));
+  hashing.note(input_error(path, fault(Errc::invalid_argument, what, path), console));
 }
 
 Exit run_hash(const Arguments& given, Console& console) {

@@ -24,7 +24,6 @@
 #include "os/regular_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -32,9 +31,8 @@
 namespace safetensors::cli {
 namespace {
 
-// Finds the missing parts of a download. The header of a file that is too short gives the length of the complete file:
-// the header is parsed again as if the file were very large, and the file ends where its tensors end. A header that is
-// itself incomplete gives only a lower bound.
+// Finds the missing parts of a download. The header of a file that is too short gives the length of the complete file.
+// A header that is itself incomplete gives only a lower bound.
 
 // A file that is missing or too short.
 struct FileLack {
@@ -72,31 +70,6 @@ class Download {
   bool known_ = true;             // whether data_bytes_ counts every file and fits
 };
 
-constexpr std::uint64_t kLargeFile = std::uint64_t{1} << 62;  // bytes
-
-// The size of the complete file.
-struct WholeSize {
-  std::uint64_t bytes;
-  bool exact;              // false: the header is not complete, so `bytes` is a lower bound
-  std::uint64_t data = 0;  // bytes of its tensors
-};
-
-std::optional<WholeSize> whole_size(const Source& source, std::uint64_t size, ParseOptions parse) {
-  std::array<std::byte, 9> start{};
-  if (size < start.size() || !os::read_exactly(source, 0, start)) return std::nullopt;
-  const Result<std::uint64_t> length = Header::length(std::span(start).first(8), kLargeFile, parse);
-  const bool is_header = start[8] == std::byte{'{'} || parse.allow_leading_whitespace;
-  if (!length || !is_header) return std::nullopt;
-  if (*length > size - 8) return WholeSize{8 + *length, false};
-  std::string text(static_cast<std::size_t>(*length), '\0');
-  if (!os::read_exactly(source, 8, std::as_writable_bytes(std::span(text)))) return std::nullopt;
-  parse.accept.unused_bytes = true;
-  const Result<Header> header = Header::parse(text, kLargeFile, parse);
-  if (!header) return std::nullopt;
-  const std::uint64_t data = kLargeFile - header->tolerated().unused_bytes;
-  return WholeSize{8 + *length + data, true, data};
-}
-
 // "a.safetensors, b.safetensors, ...": the names without their folders.
 std::string names_of(const std::vector<FileLack>& files) {
   constexpr std::size_t kNamed = 4;
@@ -112,14 +85,18 @@ std::string names_of(const std::vector<FileLack>& files) {
 // Reads the header of the file again, with the options `parse`.
 std::optional<FileLack> lack_of(const std::string& path, const Error& error, const ParseOptions& parse) {
   if (error.os_error == ENOENT) return FileLack{.path = path, .lost = true};
-  if (error.code != Errc::incomplete_data && error.code != Errc::invalid_header_length) return std::nullopt;
+  if (!is_too_short(error)) return std::nullopt;
   const auto file = os::RegularFile::open(path);
   if (!file) return std::nullopt;
   const std::uint64_t size = (*file)->identity().size;
-  const std::optional<WholeSize> whole = whole_size(**file, size, parse);
-  if (!whole || whole->bytes <= size) return std::nullopt;
-  return FileLack{
-      .path = path, .bytes = size, .missing = whole->bytes - size, .data = whole->data, .exact = whole->exact};
+  const Result<FirstBytes> first = FirstBytes::of(**file, parse);
+  if (!first || first->header_end() == 0 || first->bytes().size() < 9) return std::nullopt;
+  if (first->bytes()[8] != std::byte{'{'} && !parse.allow_leading_whitespace) return std::nullopt;
+  if (first->header_end() > size)
+    return FileLack{.path = path, .bytes = size, .missing = first->header_end() - size, .exact = false};
+  const Result<std::optional<std::uint64_t>> whole = first->file_size(parse);
+  if (!whole || !*whole || **whole <= size) return std::nullopt;
+  return FileLack{.path = path, .bytes = size, .missing = **whole - size, .data = **whole - first->header_end()};
 }
 
 // Returns a text such as "lacks 12 bytes of 96".

@@ -212,9 +212,7 @@ Exit run_cast(const Arguments& given, Console& console) {
     const std::string scales = possible_scales(tensors);
     if (scales.empty()) return {};
     if (!request.force() && !casting.selection.chooses_names())
-      return Error{.code = Errc::invalid_argument,
-                   .path = {},
-                   .message = scales + " (--exclude GLOB keeps them, --force casts them)"};
+      return fault(Errc::invalid_argument, scales + " (--exclude GLOB keeps them, --force casts them)");
     console.message("notice: " + scales);
     return {};
   };

@@ -70,19 +70,16 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
   const std::uint64_t size = text->size();
   if (options.in_place) {
     if (size <= header.header_bytes()) return Plan{header.header_bytes(), header.file_bytes()};
-    return Error{
-        .code = Errc::header_does_not_fit,
-        .path = {},
-        .message = formatted(
+    return fault(
+        Errc::header_does_not_fit,
+        formatted(
             "the new header does not fit: {} bytes, the old one has {} (without --in-place, a new file is written)",
-            size, header.header_bytes())};
+            size, header.header_bytes()));
   }
   const std::uint64_t max = options.parse.max_header_bytes;
   const std::uint64_t padded = options.metadata_slack > max ? max + 1 : (size + options.metadata_slack + 7) / 8 * 8;
   if (padded <= max) return Plan{padded, 8 + padded + header.data_bytes()};
-  return Error{.code = Errc::header_too_large,
-               .path = {},
-               .message = formatted("header too large: it would be over {} bytes", max)};
+  return fault(Errc::header_too_large, formatted("header too large: it would be over {} bytes", max));
 }
 
 void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
@@ -173,8 +170,7 @@ Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& foun
 
 // Plans the edits of all files. Errors: not_found, and those of plan_edit() with the path of the file.
 Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, const EditOptions& options) {
-  if (input.files().empty())
-    return Error{.code = Errc::not_found, .path = {}, .message = "the model has no files; nothing was changed"};
+  if (input.files().empty()) return fault(Errc::not_found, "the model has no files; nothing was changed");
   std::vector<Target> targets;
   std::vector<bool> found(edits.size());
   for (std::size_t i = 0; i < input.files().size(); ++i) {
@@ -188,9 +184,7 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
   }
   for (std::size_t i = 0; i < edits.size(); ++i) {
     if (found[i]) continue;
-    return Error{.code = Errc::not_found,
-                 .path = {},
-                 .message = formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key))};
+    return fault(Errc::not_found, formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key)));
   }
   for (Target& target : targets) {
     const Result<Plan> plan = plan_edit(*target.header, target.edits, options);
@@ -370,8 +364,7 @@ Exit get(const std::vector<std::string>& given, bool as_json, Console& console) 
   if (given.size() != 3) throw UsageError("get takes one PATH and one KEY");
   const Result<Input> input = Input::open(given[1], console);
   const auto pair = input ? find_pair(*input, given[2]) : std::nullopt;
-  const Error missing = {
-      .code = Errc::not_found, .path = {}, .message = formatted("no metadata key `{}`", printable(given[2]))};
+  const Error missing = fault(Errc::not_found, formatted("no metadata key `{}`", printable(given[2])));
   const Error* error = !input ? &input.error() : !pair ? &missing : nullptr;
   if (as_json) {
     Json json(console, "meta");

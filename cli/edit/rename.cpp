@@ -51,10 +51,6 @@ class Substitution {
 
 constexpr std::int64_t kMaxMemory = 256 << 10;  // bytes of an expression and of its matches
 
-Error invalid(std::string message) {
-  return {.code = Errc::invalid_argument, .path = {}, .message = std::move(message)};
-}
-
 // Splits off the text up to the next delimiter. A delimiter with a backslash before it is the delimiter itself, and
 // other pairs keep their backslash. Returns false if the text has no such delimiter.
 bool split_field(std::string_view& rest, char delimiter, std::string& field) {
@@ -86,7 +82,9 @@ std::string rewrite_of(std::string_view text) {
 }
 
 Result<Substitution> Substitution::parse(std::string_view expression) {
-  const auto failed = [&](std::string_view why) { return invalid(formatted("{}: {}", printable(expression), why)); };
+  const auto failed = [&](std::string_view why) {
+    return fault(Errc::invalid_argument, formatted("{}: {}", printable(expression), why));
+  };
   Substitution made;
   std::string pattern;
   std::string text;
@@ -112,8 +110,9 @@ Result<Substitution> Substitution::parse(std::string_view expression) {
 
 Result<std::string> Substitution::apply(std::string_view name) const {
   if (name.size() > kMaxName)
-    return invalid(formatted("the name `{}...` has {} bytes, an expression matches up to {} (use --map)",
-                             printable(name.substr(0, 60)), name.size(), kMaxName));
+    return fault(Errc::invalid_argument,
+                 formatted("the name `{}...` has {} bytes, an expression matches up to {} (use --map)",
+                           printable(name.substr(0, 60)), name.size(), kMaxName));
   std::string result(name);
   if (every_) {
     re2::RE2::GlobalReplace(&result, *regex_, rewrite_);
@@ -126,7 +125,7 @@ Result<std::string> Substitution::apply(std::string_view name) const {
 #else
 
 Result<Substitution> Substitution::parse(std::string_view expression) {
-  return Error{.code = Errc::unsupported, .path = {}, .message = formatted("{}: {}", printable(expression), kMissing)};
+  return fault(Errc::unsupported, formatted("{}: {}", printable(expression), kMissing));
 }
 
 Result<std::string> Substitution::apply(std::string_view name) const {
@@ -211,7 +210,7 @@ struct Renaming {
       renamed.push_back(old);
     }
     if (!renamed.empty()) return {};
-    return Error{.code = Errc::not_found, .path = {}, .message = "no tensor gets another name"};
+    return fault(Errc::not_found, "no tensor gets another name");
   }
 
   [[nodiscard]] Result<std::string> new_name(std::string_view old) const {

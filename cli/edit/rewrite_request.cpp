@@ -56,8 +56,6 @@ std::optional<std::string> own_target(const fs::path& link, const fs::path& fold
   return target.string();
 }
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kConfigurations[] = {"config.json", "adapter_config.json"};
 constexpr std::string_view kWeights[] = {".safetensors", ".bin",       ".pt",        ".pth",     ".ckpt",     ".gguf",
                                          ".ggml",        ".onnx",      ".h5",        ".msgpack", ".pickle",   ".pkl",
@@ -70,33 +68,28 @@ bool is_weights(std::string_view name) {
          std::ranges::any_of(kWeights, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-Error failure(Errc code, const char* what, const std::string& path) {
-  const int error_number = errno;
-  return {.code = code, .os_error = error_number, .path = path, .message = what + (": " + system_text(error_number))};
-}
-
 Status copy_file(const SideFile& from, const std::string& to, bool replace) {
   os::System& system = os::real_system();
   const os::Descriptor file(
       system.open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
-  if (!file.valid()) return failure(Errc::open_failed, "cannot open", from.path);
+  if (!file.valid()) return system_fault(Errc::open_failed, "cannot open", errno, from.path);
   os::FileStatus status;
-  if (os::status_of(file.get(), status) != 0) return failure(Errc::open_failed, "cannot examine", from.path);
-  if (!status.is_regular())
-    return Error{.code = Errc::not_regular_file, .path = from.path, .message = "not a regular file: not copied"};
+  if (os::status_of(file.get(), status) != 0)
+    return system_fault(Errc::open_failed, "cannot examine", errno, from.path);
+  if (!status.is_regular()) return fault(Errc::not_regular_file, "not a regular file: not copied", from.path);
   const auto at_target = [&](Error error) {
     error.path = to;
     return error;
   };
   std::error_code unknown;
   if (fs::is_symlink(fs::symlink_status(to, unknown)))
-    return Error{.code = Errc::not_regular_file, .path = to, .message = "is a symlink: not replaced"};
+    return fault(Errc::not_regular_file, "is a symlink: not replaced", to);
   Result<NewFile> copy = NewFile::create(to, replace);
   if (!copy) return at_target(copy.error());
   std::vector<std::byte> buffer(std::size_t{1} << 20);
   for (std::uint64_t done = 0;;) {
     const std::ptrdiff_t got = system.read_at(file.get(), buffer.data(), buffer.size(), done);
-    if (got < 0) return failure(Errc::read_failed, "cannot read", from.path);
+    if (got < 0) return system_fault(Errc::read_failed, "cannot read", errno, from.path);
     if (got == 0) break;
     done += static_cast<std::uint64_t>(got);
     const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(got));
@@ -135,11 +128,7 @@ Result<SideFiles> find_side_files(const Input& input, const std::string& output)
       found.refused.push_back(name);
     }
   }
-  if (failed)
-    return Error{.code = Errc::open_failed,
-                 .os_error = failed.value(),
-                 .path = folder.string(),
-                 .message = "cannot list: " + system_text(failed.value())};
+  if (failed) return system_fault(Errc::open_failed, "cannot list", failed.value(), folder.string());
   std::ranges::sort(found.files, {}, &SideFile::name);
   std::ranges::sort(found.refused);
   return found;
@@ -153,9 +142,8 @@ Status check_side_files(const SideFiles& files, const std::string& folder, bool 
     std::error_code unknown;
     const fs::file_type type = fs::symlink_status(to, unknown).type();
     if (type == fs::file_type::not_found || type == fs::file_type::none) continue;
-    if (type != fs::file_type::regular)
-      return Error{.code = Errc::not_regular_file, .path = to, .message = "is not a regular file: not replaced"};
-    if (!replace) return Error{.code = Errc::invalid_argument, .path = to, .message = "exists; --force replaces it"};
+    if (type != fs::file_type::regular) return fault(Errc::not_regular_file, "is not a regular file: not replaced", to);
+    if (!replace) return fault(Errc::invalid_argument, "exists; --force replaces it", to);
   }
   return {};
 }
@@ -171,10 +159,6 @@ Status copy_side_files(const SideFiles& files, const std::string& folder, bool r
   return {};
 }
 
-Error output_error(Errc code, std::string message) {
-  return {.code = code, .path = {}, .message = std::move(message)};
-}
-
 std::uint64_t tensor_count(const CheckpointLayout& layout) {
   std::uint64_t count = 0;
   for (const CheckpointFile& file : layout.files()) count += file.header.size();
@@ -187,18 +171,14 @@ Status check_folder(const std::string& path, bool replace) {
   if (status.type() == std::filesystem::file_type::not_found) {
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, failed)))
       return NewFile::check(path.substr(0, path.find_last_not_of('/') + 1), true);
-    return output_error(Errc::open_failed, "is a symlink to nothing, expected a folder or no file");
+    return fault(Errc::open_failed, "is a symlink to nothing, expected a folder or no file");
   }
   if (status.type() != std::filesystem::file_type::directory)
-    return output_error(Errc::not_regular_file, "is not a folder, and several files are to be written");
+    return fault(Errc::not_regular_file, "is not a folder, and several files are to be written");
   const bool empty = std::filesystem::is_empty(path, failed);
-  if (failed)
-    return Error{.code = Errc::open_failed,
-                 .os_error = failed.value(),
-                 .path = {},
-                 .message = "cannot read the folder: " + system_text(failed.value())};
+  if (failed) return system_fault(Errc::open_failed, "cannot read the folder", failed.value());
   if (empty || replace) return {};
-  return output_error(Errc::invalid_argument, "exists and is not empty; --force writes the model into it");
+  return fault(Errc::invalid_argument, "exists and is not empty; --force writes the model into it");
 }
 
 }  // namespace
@@ -281,8 +261,8 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
   const bool of_index = !planned.index_metadata.empty();
   Result<Rewrite> rewrite = Rewrite::plan(std::move(tensors), std::move(planned));
   if (rewrite || !of_index || !rewrite.error().message.starts_with("index_metadata")) return rewrite;
-  return output_error(Errc::invalid_index,
-                      "the metadata of its index has two members of one name: remove one of them from the index");
+  return fault(Errc::invalid_index,
+               "the metadata of its index has two members of one name: remove one of them from the index");
 }
 
 Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) const {
@@ -433,14 +413,13 @@ Result<std::vector<bool>> select_tensors(const std::vector<RewriteTensor>& tenso
   infos.reserve(tensors.size());
   for (const RewriteTensor& one : tensors) infos.push_back(&one.tensor.info());
   if (const std::string* const glob = selection.unmatched(infos))
-    return output_error(Errc::not_found,
-                        formatted("no tensor's name matches `{}`{}", printable(*glob), pattern_hint(*glob)));
+    return fault(Errc::not_found, formatted("no tensor's name matches `{}`{}", printable(*glob), pattern_hint(*glob)));
   bool any = false;
   for (std::size_t i = 0; i < infos.size(); ++i) {
     selected[i] = selection.selects(*infos[i]);
     any = any || selected[i];
   }
-  if (!any) return output_error(Errc::not_found, selection.nothing(std::move(infos)));
+  if (!any) return fault(Errc::not_found, selection.nothing(std::move(infos)));
   return selected;
 }
 

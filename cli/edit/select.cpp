@@ -70,7 +70,7 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
     }
     tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(kept), tensors.end());
     if (!tensors.empty()) return {};
-    return Error{.code = Errc::not_found, .path = {}, .message = "every tensor matches: none would be left"};
+    return fault(Errc::not_found, "every tensor matches: none would be left");
   };
   return request.run(console);
 }

@@ -152,11 +152,9 @@ Result<Listed> chosen_tensor(const CatOptions& options, const Input& input) {
   std::vector<Listed> chosen = input.tensors();
   std::erase_if(chosen, [&](const Listed& one) { return !options.selection.selects(*one.info); });
   if (chosen.size() == 1) return chosen[0];
-  return Error{
-      .code = Errc::not_found,
-      .path = {},
-      .message = formatted("{} match, such as `{}` and `{}`: name one of them", counted(chosen.size(), "tensor"),
-                           printable(chosen[0].info->name), printable(chosen[1].info->name))};
+  return fault(Errc::not_found,
+               formatted("{} match, such as `{}` and `{}`: name one of them", counted(chosen.size(), "tensor"),
+                         printable(chosen[0].info->name), printable(chosen[1].info->name)));
 }
 
 Exit show_plan(const CatRequest& request, const CatOptions& options, Console& console) {

@@ -76,7 +76,7 @@ Status SliceStream::read(std::span<std::byte> destination) {
   while (!destination.empty()) {
     const ByteRun part = take(destination.size());
     const auto size = static_cast<std::size_t>(part.size);
-    if (size == 0) return Error{.code = Errc::invalid_argument, .path = {}, .message = "read past the slice's end"};
+    if (size == 0) return fault(Errc::invalid_argument, "read past the slice's end");
     if (Status status = fetch(part.offset, destination.first(size)); !status) return status;
     destination = destination.subspan(size);
   }

@@ -10,12 +10,9 @@
 #include "text/text.h"
 
 #include "os/command/standard_streams.h"
-#include "os/descriptor.h"
-#include "os/open.h"
-#include "os/system.h"
+#include "os/regular_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <map>
 
@@ -114,45 +111,19 @@ std::string pretty_json(std::string_view text) {
 // Prints the text of a header. If the library refuses the header because of its content, the text is read here, so that
 // it can be looked at.
 
-Error system_error(Errc code, std::string message) {
-  const int error_number = errno;
-  return {.code = code, .os_error = error_number, .path = {}, .message = message + ": " + system_text(error_number)};
+Result<std::string> header_text(const Source& source, std::uint64_t bytes) {
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  const Status status = os::read_exactly(source, 8, std::as_writable_bytes(std::span(text)));
+  return status ? Result<std::string>(std::move(text)) : status.error();
 }
 
-// Reads the header of a file that File::open() refused because of the header's content. The length is valid then. path:
-// empty for a file on standard input.
-Result<std::string> read_refused(const std::string& path, const ParseOptions& parse) {
-  os::System& system = os::real_system();
-  constexpr os::OpenFlags kFlags = os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  const os::Descriptor file(path.empty() ? system.duplicate(os::kStandardInput)
-                                         : system.open_at(os::kWorkingDirectory, path.c_str(), kFlags, 0));
-  if (!file.valid()) return system_error(Errc::open_failed, "cannot open");
-  std::byte prefix[8];
-  if (system.read_at(file.get(), prefix, sizeof prefix, 0) != 8) return system_error(Errc::read_failed, "cannot read");
-  const std::int64_t size = os::move_to_end(file.get());
-  if (size < 0) return system_error(Errc::read_failed, "cannot find the end");
-  const Result<std::uint64_t> length = Header::length(prefix, static_cast<std::uint64_t>(size), parse);
-  if (!length) return length.error();
-  std::string text(static_cast<std::size_t>(*length), '\0');
-  for (std::size_t done = 0; done < text.size();) {
-    const std::ptrdiff_t got = system.read_at(file.get(), text.data() + done, text.size() - done, 8 + done);
-    if (got < 0) return system_error(Errc::read_failed, "cannot read");
-    if (got == 0) return Error{.code = Errc::file_truncated, .path = {}, .message = "the file became shorter"};
-    done += static_cast<std::size_t>(got);
-  }
-  return text;
-}
-
-Result<std::string> read_header(const File& file) {
-  std::string text(static_cast<std::size_t>(file.header().header_bytes()), '\0');
-  for (std::size_t done = 0; done < text.size();) {
-    const auto bytes = std::as_writable_bytes(std::span(text).subspan(done));
-    const Result<std::size_t> got = file.source().read_at(8 + done, bytes);
-    if (!got) return got.error();
-    if (*got == 0) return Error{.code = Errc::file_truncated, .path = {}, .message = "the file became shorter"};
-    done += *got;
-  }
-  return text;
+// Reads the header of a file that File::open() refused because of the content of the header. path: empty for standard
+// input.
+Result<std::string> refused_header(const std::string& path) {
+  const auto file = path.empty() ? os::RegularFile::from_fd(os::kStandardInput) : os::RegularFile::open(path);
+  if (!file) return file.error();
+  const Result<FirstBytes> first = FirstBytes::of(**file, {.allow_leading_whitespace = true});
+  return first ? Result<std::string>(first->text()) : first.error();
 }
 
 // The text without the padding.
@@ -183,14 +154,13 @@ void print_header_json(Console& console, const std::string& path, const Result<s
 // Prints the JSON of the header of one file: unchanged to a pipe, one tensor per line on a terminal. A header that
 // breaks rules 4 to 10 is printed, too, with the error. as_json: inside of a document of schema safetensors.header/1.
 Exit show_header(const std::string& path, bool as_json, Console& console) {
-  const ParseOptions parse;
   std::string refused;
-  const Result<File> file = open_file(path, console, parse, &refused, PipeData::part);
+  const Result<File> file = open_file(path, console, {}, &refused, PipeData::part);
   const bool readable = file || format_rule(file.error().code) >= 4;
-  const Result<std::string> text = file            ? read_header(*file)
+  const Result<std::string> text = file            ? header_text(file->source(), file->header().header_bytes())
                                    : !readable     ? Result<std::string>(file.error())
                                    : is_pipe(path) ? Result<std::string>(refused)
-                                                   : read_refused(file.error().path, parse);
+                                                   : refused_header(file.error().path);
   const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
   if (as_json) {
     print_header_json(console, path, text, error);
