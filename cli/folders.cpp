@@ -92,7 +92,7 @@ class Expansion {
       const FolderNames inside = names_in(below);
       if (!inside.whole) paths_.push_back(below);
       const std::vector<std::string> models_below = models_in(below, inside, partial());
-      if (!add_model(below, models_below)) add(models_below);
+      if (holds_models(inside) && !add_model(below, models_below)) add(models_below);
     }
   }
 

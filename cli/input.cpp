@@ -91,9 +91,7 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
                           Access access) {
   OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
-  std::vector<std::string> paths;
-  for (const std::string& argument : arguments) paths.push_back(model_path(argument));
-  Result<Checkpoint> opened = Checkpoint::open(paths, {.open = options});
+  Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
   if (!opened) {
     Error error = std::move(opened).error();
     const std::string path = error.path;

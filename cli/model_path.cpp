@@ -1,5 +1,4 @@
-// Looks at the names in a folder only, and reads only refs/main of a cache. This file comes from strangers: its text is
-// used only if it is a plain name of a folder beside.
+// Looks only at the names in a folder.
 #include "model_path.h"
 
 #include "folder_names.h"
@@ -7,15 +6,13 @@
 #include "standard_input.h"
 #include "text/text.h"
 
+#include "file/checkpoint_paths.h"
 #include "format/checkpoint/model_names.h"
-#include "os/regular_file.h"
 
 #include <safetensors/checkpoint.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -24,37 +21,6 @@ namespace safetensors::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has_folder(const FolderNames& names, const std::string& name) {
-  return std::ranges::binary_search(names.folders, name);
-}
-
-bool is_cached_model(const FolderNames& names) {
-  return has_folder(names, "refs") && has_folder(names, "snapshots");
-}
-
-// Returns the revision in refs/main. Returns nullopt if it is not a plain name.
-std::optional<std::string> main_revision(const std::string& folder) {
-  constexpr std::uint64_t kMaxBytes = 256;
-  const auto file = os::RegularFile::open(path_in_folder(folder, "refs/main"));
-  if (!file || (*file)->identity().size > kMaxBytes) return std::nullopt;
-  std::string text(static_cast<std::size_t>((*file)->identity().size), '\0');
-  if (!os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text)))) return std::nullopt;
-  text.erase(text.find_last_not_of(" \r\n") + 1);
-  constexpr std::string_view kPlain = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
-  if (text.empty() || text.front() == '.' || text.find_first_not_of(kPlain) != text.npos) return std::nullopt;
-  return text;
-}
-
-// Returns the snapshot of a model in the cache. Returns nullopt if there are several and refs/main names none of them.
-std::optional<std::string> snapshot_of(const std::string& folder) {
-  const std::string snapshots = path_in_folder(folder, "snapshots");
-  const FolderNames names = names_in(snapshots);
-  const std::optional<std::string> main = main_revision(folder);
-  if (main && has_folder(names, *main)) return path_in_folder(snapshots, *main);
-  if (names.folders.size() == 1) return path_in_folder(snapshots, names.folders.front());
-  return std::nullopt;
-}
 
 // "`sd/unet`, `sd/vae` and 3 more"
 std::string quoted(const std::vector<std::string>& paths) {
@@ -78,12 +44,6 @@ std::vector<std::string> below(const std::string& folder, const std::vector<std:
 
 // Returns an empty text if there is nothing to say.
 std::string without_models(const std::string& folder, const FolderNames& names) {
-  if (is_cached_model(names)) {
-    const std::string snapshots = path_in_folder(folder, "snapshots");
-    const std::vector<std::string> list = names_in(snapshots).folders;
-    if (list.size() > 1)
-      return choices(formatted("a folder of {} snapshots without refs/main", list.size()), below(snapshots, list));
-  }
   std::vector<std::string> cached = names.folders;
   std::erase_if(cached, [](const std::string& name) { return !name.starts_with("models--"); });
   if (!cached.empty()) return choices("a cache of models", below(folder, cached));
@@ -97,9 +57,8 @@ std::string without_models(const std::string& folder, const FolderNames& names) 
 std::string model_path(const std::string& argument) {
   std::error_code failed;
   if (argument == kStandardInput || !fs::is_directory(argument, failed)) return argument;
-  const FolderNames names = names_in(argument);
-  if (is_cached_model(names) && !holds_models(names)) return snapshot_of(argument).value_or(argument);
-  return argument;
+  const Result<std::string> snapshot = file::snapshot_of(argument);
+  return snapshot ? *snapshot : argument;
 }
 
 Error explain_folder(Error error, const std::string& argument) {
@@ -108,12 +67,13 @@ Error explain_folder(Error error, const std::string& argument) {
   std::error_code failed;
   if (!fs::is_directory(argument, failed)) return error;
   const FolderNames names = names_in(argument);
-  const std::string text = holds_models(names) ? std::string() : without_models(argument, names);
+  const bool models = holds_models(names);
+  const std::string text = models ? std::string() : without_models(argument, names);
   if (!text.empty()) error.message = text;
   const bool files =
       error.code == Errc::ambiguous_checkpoint && std::ranges::none_of(names.files, format::is_index_name);
   // Variants of one model have the same tensors.
-  if (text.empty() && files && expand_folders({argument}, false) == std::vector{argument})
+  if (models && files && expand_folders({argument}, false) == std::vector{argument})
     error.message += formatted(" (all as one model: '{}' in quotes, or make an index: safetensors index)",
                                printable(path_in_folder(argument, "*.safetensors")));
   return error;

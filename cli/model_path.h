@@ -1,5 +1,4 @@
-// Folders that stand for a model in a way that the library does not know: the cache of huggingface_hub. And the errors
-// of folders that stand for no model.
+// The folder of a model, and the errors of folders that stand for no model.
 #pragma once
 
 #include <safetensors/error.h>
@@ -8,9 +7,7 @@
 
 namespace safetensors::cli {
 
-// Returns the path that the library opens for an argument:
-// - for a folder `models--ORG--NAME` of the cache: the snapshot that refs/main names, or the only one;
-// - any other argument as it is.
+// Returns file::snapshot_of() for a folder. Returns any other argument, and a folder with an error, as it is.
 [[nodiscard]] std::string model_path(const std::string& argument);
 
 // If the error of the library is about the folder `argument`, adds to its message what the user can do. Returns other

@@ -39,6 +39,7 @@ typedef struct safetensors_checkpoint_options {
  * - an index, whose name ends in `.json`; it decides which tensors exist;
  * - a folder with one model: an index, a file `*.safetensors`, or all shards of one. A variant does not count beside
  *   the plain model. `model.safetensors` counts before an index that does not name it;
+ * - a folder `models--ORG--NAME` of the cache of huggingface_hub: the snapshot that `refs/main` names, or the only one;
  * - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that stands
  *   for itself.
  *

@@ -46,6 +46,8 @@ class Checkpoint : public TensorSet<Checkpoint> {
   ///   Variants (`model.fp16.safetensors`, `model.safetensors.index.fp16.json`) do not count beside the plain model.
   ///   `model.safetensors` counts before an index that does not name it, as in transformers, unless it has only a part
   ///   of the tensors of the index;
+  /// - a folder `models--ORG--NAME` of the cache of huggingface_hub: the snapshot that `refs/main` names, or the only
+  ///   one;
   /// - a pattern of files, if nothing has that name: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character that
   ///   stands for itself. The matching files are sorted by the bytes of their names.
   ///

@@ -1,5 +1,9 @@
 // Turns paths into the list of files of a checkpoint. A path may name a file, an index (which stands for its shards), a
 // folder (which stands for its one index or file), or it may be a pattern (which stands for all files that match).
+//
+// The cache of huggingface_hub has folders `models--ORG--NAME` with `refs/main`, which contains a REVISION, and
+// `snapshots/REVISION`, which is a folder with a model. refs/main comes from strangers: its text is used only if it is
+// the name of a folder in `snapshots`.
 #include "file/checkpoint_paths.h"
 
 #include <safetensors/file.h>
@@ -31,8 +35,16 @@ std::string other_format(const std::vector<std::string>& names) {
   return "";
 }
 
-Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>& models) {
+Error ambiguous(const std::string& folder, const std::string& what, const std::vector<std::string>& names) {
   constexpr std::size_t kNamed = 8;
+  std::string message = "a folder of " + std::to_string(names.size()) + what + ", name one of them: ";
+  for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
+    message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
+  if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
+  return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+}
+
+Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>& models) {
   const bool indexes = std::ranges::any_of(models, [](const auto& model) { return !model.index.empty(); });
   std::vector<std::string> names;
   for (const format::ModelFiles& model : models) {
@@ -40,15 +52,43 @@ Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>
     if (!model.shards) names.push_back(model.whole.empty() ? model.index : model.whole);
   }
   std::ranges::sort(names);
-  std::string message = "a folder of " + std::to_string(names.size()) +
-                        (indexes ? " indexes" : " safetensors files without an index") + ", name one of them: ";
-  for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
-    message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
-  if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
-  return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder);
+  return ambiguous(folder, indexes ? " indexes" : " safetensors files without an index", names);
+}
+
+// Returns the text of a short file without white space at its end, or an empty text.
+std::string short_text(const std::string& path) {
+  constexpr std::uint64_t kMaxBytes = 256;
+  const auto file = os::RegularFile::open(path);
+  if (!file || (*file)->identity().size > kMaxBytes) return {};
+  std::string text(static_cast<std::size_t>((*file)->identity().size), '\0');
+  if (!os::read_exactly(**file, 0, std::as_writable_bytes(std::span(text)))) return {};
+  return text.erase(text.find_last_not_of(" \r\n") + 1);
+}
+
+bool is_folder(const std::string& path) {
+  return os::kind_of(path) == os::PathKind::directory;
 }
 
 }  // namespace
+
+Result<std::string> snapshot_of(const std::string& folder) {
+  const std::string snapshots = os::join_path(folder, "snapshots");
+  if (!is_folder(snapshots) || !is_folder(os::join_path(folder, "refs"))) return folder;
+  const Result<std::vector<std::string>> names = os::list_directory(folder);
+  if (!names || !format::models_of(*names).empty()) return folder;
+  const Result<std::vector<std::string>> listed = os::list_directory(snapshots);
+  if (!listed) return listed.error();
+  const std::string main = short_text(os::join_path(folder, "refs/main"));
+  std::vector<std::string> found;
+  for (const std::string& name : *listed) {
+    std::string path = os::join_path(snapshots, name);
+    if (!is_folder(path)) continue;
+    if (name == main) return path;
+    found.push_back(std::move(path));
+  }
+  if (found.size() > 1) return ambiguous(folder, " snapshots without refs/main", found);
+  return found.empty() ? folder : found[0];
+}
 
 Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
                                                              base::Cancellation& cancellation) {
@@ -77,7 +117,7 @@ Status CheckpointPaths::add(const std::string& given) {
   if (!matches) return matches.error();
   if (matches->empty()) return base::make_error(Errc::not_found, "no file matches this pattern", path);
   for (const std::string& match : *matches) {
-    if (Status status = add_existing(match, os::kind_of(match) == os::PathKind::directory); !status) return status;
+    if (Status status = add_existing(match, is_folder(match)); !status) return status;
   }
   return {};
 }
@@ -88,7 +128,10 @@ Status CheckpointPaths::add_existing(const std::string& path, bool folder) {
   return add_file(path), Status();
 }
 
-Status CheckpointPaths::add_folder(const std::string& path) {
+Status CheckpointPaths::add_folder(const std::string& given) {
+  const Result<std::string> snapshot = snapshot_of(given);
+  if (!snapshot) return snapshot.error();
+  const std::string& path = *snapshot;
   const Result<std::vector<std::string>> names = os::list_directory(path);
   if (!names) return names.error();
   const std::vector<format::ModelFiles> models = format::models_of(*names);

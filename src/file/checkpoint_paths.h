@@ -18,6 +18,11 @@ namespace safetensors::file {
 [[nodiscard]] Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& path,
                                                                            base::Cancellation& cancellation);
 
+// Returns the folder of the model that a folder stands for. For a folder `models--ORG--NAME` of the cache of
+// huggingface_hub, that is the snapshot that refs/main names, or the only one; otherwise, it is the folder itself.
+// Errors: ambiguous_checkpoint (several snapshots), those of os::list_directory(). Throws std::bad_alloc.
+[[nodiscard]] Result<std::string> snapshot_of(const std::string& folder);
+
 struct IndexFile {
   std::string path;
   std::string folder;  // folder of the shards; empty, or ends with a separator
@@ -46,7 +51,7 @@ class CheckpointPaths {
 
  private:
   Status add_existing(const std::string& path, bool folder);
-  Status add_folder(const std::string& path);
+  Status add_folder(const std::string& given);
   Status add_index(const std::string& path);
   bool index_counts(const std::string& folder, const format::ModelFiles& model) const;
   void add_file(const std::string& path);

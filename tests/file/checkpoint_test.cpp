@@ -211,6 +211,30 @@ TEST_F(CheckpointTest, OpensSnapshotOfLinks) {
   }
 }
 
+// refs/main comes from strangers.
+TEST_F(CheckpointTest, OpensMainSnapshotOfCache) {
+  for (const char* folder : {"refs", "snapshots", "snapshots/a1", "snapshots/b2", "outside"})
+    ASSERT_EQ(::mkdir(at(folder).c_str(), 0700), 0);
+  for (const char* name : {"snapshots/a1", "snapshots/b2", "outside"})
+    put_file(std::string(name) + "/model.safetensors", u8_file({{name, "1"}}));
+  put_file("refs/main", "b2\n");
+  EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"snapshots/b2"});
+  EXPECT_EQ(Checkpoint::find_files(directory_.path()).value(), Names{at("snapshots/b2/model.safetensors")});
+  const std::string message = "a folder of 2 snapshots without refs/main, name one of them: `" + at("snapshots/a1") +
+                              "`, `" + at("snapshots/b2") + "`";
+  for (const std::string& text : {std::string("../outside"), at("outside"), std::string(".."), std::string("c3"),
+                                  std::string(300, 'a'), std::string(), std::string("a1\0", 3)}) {
+    put_file("refs/main", text);
+    expect_error(Checkpoint::open(directory_.path()), Errc::ambiguous_checkpoint, directory_.path(), Error::kNoOffset,
+                 message);
+  }
+  ASSERT_EQ(::unlink(at("snapshots/a1/model.safetensors").c_str()), 0);
+  ASSERT_EQ(::rmdir(at("snapshots/a1").c_str()), 0);
+  EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"snapshots/b2"});  // the only one
+  put_file("own.safetensors", u8_file({{"own", "1"}}));
+  EXPECT_EQ(names_of(Checkpoint::open(directory_.path()).value()), Names{"own"});
+}
+
 TEST_F(CheckpointTest, OpensOnlyFileOfFolder) {
   put_file(".hidden.safetensors", "not looked at");
   put_file(".x.safetensors.index.json", "not looked at");

@@ -18,7 +18,7 @@ from conftest import file_bytes, framework, text_about
 from sharded import same
 
 import safetensors.numpy as stn
-from safetensors import Checkpoint, MissingTensorError, SafetensorError, safe_open
+from safetensors import Checkpoint, MissingTensorError, SafetensorError, load, safe_open, stream
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -88,6 +88,25 @@ def test_accepts_every_kind_of_path(folder: Path) -> None:
         assert set(Checkpoint(paths)) == names
     assert set(Checkpoint(one)) == {"wte", "ids", "empty"}
     assert Checkpoint([two, one]).files == [str(two), str(one)]
+
+
+def test_opens_main_snapshot_of_the_cache_of_huggingface_hub(tmp_path: Path) -> None:
+    hub = framework("huggingface_hub")
+    model = tmp_path / "models--org--name"
+    for revision in ("a" * 40, "b" * 40):
+        snapshot = model / "snapshots" / revision
+        snapshot.mkdir(parents=True)
+        stn.save_file({revision[0]: np.ones(2)}, snapshot / "model.safetensors", durability="none")
+    (model / "refs").mkdir()
+    main = model / "refs" / "main"
+    main.write_text("b" * 40)
+    # It is the file that huggingface_hub gives to its callers.
+    path = hub.try_to_load_from_cache("org/name", "model.safetensors", cache_dir=tmp_path)
+    assert Checkpoint(model).files == [path]
+    assert set(load(model)) == {"b"} == {name for name, _ in stream(model)}
+    main.write_text("../../elsewhere")
+    with pytest.raises(SafetensorError, match="a folder of 2 snapshots without refs/main, name one of them"):
+        load(model)
 
 
 def test_invalid_paths_are_refused(folder: Path) -> None:
