@@ -160,16 +160,6 @@ Result<std::size_t> RegularFile::read_at(std::uint64_t offset, std::span<std::by
   return base::guarded([&]() -> Result<std::size_t> { return read_error(error_number, length, offset); });
 }
 
-// While the pages of a private map are touched, the system reads ahead of the touches. Without the advice it reads only
-// around each one and waits: 1 GiB took 1.7 s instead of 0.8 s with a window of 128 KiB. The advice has a price: if
-// memory is short, the system takes back the pages of this map first. So a file that is cached gets none.
-void RegularFile::advise_cold(int descriptor, std::uint64_t offset, std::span<std::byte> pages) const noexcept {
-  constexpr double kMinCachedShare = 0.9;
-  if (pages.size() < kHugePage || file_system() != FileSystem::local) return;
-  if (cached_share(descriptor, offset, pages.size()).value_or(1.0) >= kMinCachedShare) return;
-  (void)advise(pages, PageAdvice::sequential);
-}
-
 Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMode mode) const noexcept {
   return base::guarded([&]() -> Result<Mapping> {
     if (size == 0) return Mapping{};
@@ -200,9 +190,10 @@ Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMo
     Unmap unmap{address, static_cast<std::size_t>(length)};
     // If the allocation of its counter fails, the shared_ptr calls unmap itself. So the mapping does not leak.
     std::shared_ptr<const void> owner(address, unmap);
-    if (mode == MapMode::copy_on_write)
-      advise_cold(descriptor->get(), offset - skipped,
-                  {static_cast<std::byte*>(address), static_cast<std::size_t>(length)});
+    // Page faults of several threads then read ahead in larger windows. MADV_SEQUENTIAL would read each window only
+    // when a thread needs it: between threads that touch different tensors, the system sees no sequence.
+    if (mode == MapMode::copy_on_write && file_system() == FileSystem::local)
+      advise_cache(descriptor->get(), 0, 0, CacheAdvice::sequential);
     return Mapping{{static_cast<std::byte*>(address) + skipped, static_cast<std::size_t>(size)}, std::move(owner)};
   });
 }

@@ -71,7 +71,6 @@ class RegularFile final : public Source {
 
   RegularFile() noexcept = default;
   [[nodiscard]] static Result<std::shared_ptr<RegularFile>> of_descriptor(Descriptor descriptor, std::string_view path);
-  void advise_cold(int descriptor, std::uint64_t offset, std::span<std::byte> pages) const noexcept;
 
   Descriptor descriptor_;  // invalid if the file is closed between two uses
   std::string path_;       // then: the absolute path to open again
