@@ -195,6 +195,17 @@ Status check_output_apart(const std::string& output, const std::string& argument
   return fault(Errc::invalid_argument, "is a file that is read: choose another OUT");
 }
 
+void json_metadata(Json& json, const Metadata& metadata, bool lines) {
+  json.key("metadata");
+  if (!metadata.present()) {
+    json.value(std::nullopt);
+    return;
+  }
+  json.open('{');
+  for (const auto& [key, value] : metadata) (lines ? json.line() : json).field(key, value);
+  json.close('}');
+}
+
 void json_missing(Json& json, const Input& input) {
   if (input.missing()) json.field("missing_bytes", input.missing()->missing);
 }

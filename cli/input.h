@@ -93,6 +93,8 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 [[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input,
                                         const std::string& also = {});
 
+// Writes the member "metadata": an object, or null. lines: each pair begins a line.
+void json_metadata(Json& json, const Metadata& metadata, bool lines = false);
 // Writes the member "missing_bytes" if data of the input is missing.
 void json_missing(Json& json, const Input& input);
 // Writes the member "error", and before it the member "file" if another path than the argument is at fault.

@@ -4,10 +4,12 @@
 
 #include "text/text.h"
 
+#include <cmath>
+
 namespace safetensors::cli {
 
 Json::Json(Console& console, std::string_view schema) : console_(console) {
-  open('{').key("schema").string(formatted("safetensors.{}/1", schema));
+  open('{').key("schema").value(formatted("safetensors.{}/1", schema));
 }
 
 void Json::finish() {
@@ -51,13 +53,13 @@ Json& Json::line() {
 }
 
 Json& Json::key(std::string_view name) {
-  string(name);
+  value(name);
   console_.out(": ");
   after_key_ = true;
   return *this;
 }
 
-Json& Json::string(std::string_view text) {
+Json& Json::value(std::string_view text) {
   separate();
   console_.out("\"");
   console_.out(json_escaped(text));
@@ -65,18 +67,8 @@ Json& Json::string(std::string_view text) {
   return *this;
 }
 
-Json& Json::number(std::uint64_t number) {
-  separate();
-  console_.out(std::to_string(number));
-  return *this;
-}
-
-Json& Json::boolean(bool value) {
-  return raw(value ? "true" : "false");
-}
-
-Json& Json::null() {
-  return raw("null");
+Json& Json::value(double number) {
+  return std::isfinite(number) ? raw(formatted("{}", number)) : value("inf");
 }
 
 Json& Json::raw(std::string_view json) {
@@ -85,22 +77,17 @@ Json& Json::raw(std::string_view json) {
   return *this;
 }
 
-Json& Json::field(std::string_view name, ShapeView shape) {
-  key(name).open('[');
-  for (const std::uint64_t dimension : shape) number(dimension);
+Json& Json::value(ShapeView shape) {
+  open('[');
+  for (const std::uint64_t dimension : shape) value(dimension);
   return close(']');
 }
 
 Json& Json::error(const Error& error) {
   key("error").open('{');
   field("code", to_string(error.code)).field("number", std::uint64_t{static_cast<std::uint16_t>(error.code)});
-  const auto optional = [&](std::string_view name, bool present, std::uint64_t value) {
-    key(name);
-    if (present) {
-      number(value);
-    } else {
-      null();
-    }
+  const auto optional = [&](std::string_view name, bool present, std::uint64_t number) {
+    field(name, present ? std::optional(number) : std::nullopt);
   };
   const int rule = format_rule(error.code);
   optional("rule", rule != 0, static_cast<std::uint64_t>(rule));

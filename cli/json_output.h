@@ -9,11 +9,18 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace safetensors::cli {
+
+// A value that is JSON already.
+struct RawJson {
+  std::string text;
+};
 
 // The caller opens and closes containers. This class adds commas and quotes. Numbers are exact, strings are escaped
 // (text.h).
@@ -28,22 +35,44 @@ class Json {
   Json& close(char bracket);  // '}' or ']'
   Json& line();               // the next key or value begins a new line
   Json& key(std::string_view name);
-  Json& string(std::string_view text);
-  Json& number(std::uint64_t number);
-  Json& boolean(bool value);
-  Json& null();
   Json& raw(std::string_view json);  // a value that is JSON already
 
-  // Shorthands for a key and its value.
-  Json& field(std::string_view name, std::string_view text) { return key(name).string(text); }
-  Json& field(std::string_view name, const char* text) { return key(name).string(text); }
-  Json& field(std::string_view name, std::uint64_t number_) { return key(name).number(number_); }
-  // A template, because std::size_t is another type than std::uint64_t on macOS: it could convert to either one.
-  template <std::same_as<bool> Bool>
-  Json& field(std::string_view name, Bool value) {
-    return key(name).boolean(value);
+  Json& value(std::string_view text);
+  Json& value(const char* text) { return value(std::string_view(text)); }
+  Json& value(const std::string& text) { return value(std::string_view(text)); }
+  // std::size_t is another type than std::uint64_t on macOS. A pointer would convert to bool.
+  template <std::integral Number>
+  Json& value(Number number) {
+    if constexpr (std::same_as<Number, bool>) return raw(number ? "true" : "false");
+    return raw(std::to_string(number));
   }
-  Json& field(std::string_view name, ShapeView shape);
+  // "inf" if the number is not finite.
+  Json& value(double number);
+  Json& value(const RawJson& json) { return raw(json.text); }
+  Json& value(ShapeView shape);
+  Json& value(std::nullopt_t /*none*/) { return raw("null"); }
+  template <class Value>
+  Json& value(const std::optional<Value>& wanted) {
+    return wanted ? value(*wanted) : value(std::nullopt);
+  }
+  // An array with an element per item: the value that `item` returns, or what it writes.
+  template <class List, class Item>
+  Json& array(const List& list, const Item& item) {
+    open('[');
+    for (const auto& one : list) {
+      if constexpr (std::is_void_v<decltype(item(one))>) {
+        item(one);
+      } else {
+        value(item(one));
+      }
+    }
+    return close(']');
+  }
+  // A key and its value.
+  template <class Value>
+  Json& field(std::string_view name, const Value& wanted) {
+    return key(name).value(wanted);
+  }
   // "error": {"code", "number", "rule", "offset", "os_error", "message"}. Members that do not apply are null.
   Json& error(const Error& error);
 

@@ -6,8 +6,8 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "name_map.h"
+#include "rows.h"
 #include "selection.h"
-#include "text/table.h"
 #include "text/text.h"
 
 #include <safetensors/diff.h>
@@ -174,45 +174,16 @@ void sort_differences(std::vector<TensorDiff>& tensors, std::string_view sort) {
   if (sort == "differing") std::ranges::stable_sort(tensors, std::greater<>(), &TensorDiff::differing);
 }
 
-// Prints a row per tensor that differs. tensors: sorted.
-void print_differences(Console& console, const std::vector<TensorDiff>& tensors, const DiffView& view) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
-  Table table({{"NAME", Align::left, Narrow::name},
-               {"DIFFERENCE"},
-               {"ELEMENTS", Align::right},
-               {"MAX ERROR", Align::right},
-               {"RELATIVE", Align::right},
-               {"MEAN ERROR", Align::right, Narrow::hide},
-               {"FIRST", Align::left, Narrow::hide}});
-  for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), view))) {
-    std::vector<std::string> cells = {printable(name_of(found)), difference_text(found), "", "", "", "", ""};
-    if (compares_values(found) && view.values) cells[2] = elements_text(found);
-    if (compares_values(found) && found.differing > 0) {
-      cells[3] = error_text(found.max_error, found.nan_differing);
-      cells[4] = error_text(relative_of(found), found.nan_differing);
-      cells[5] = error_text(found.mean_error, found.nan_differing);
-      const std::vector<std::uint64_t> index = index_of(found.first_differing, found.first->shape());
-      cells[6] = shape_text(index);
-    }
-    table.row(std::move(cells));
-  }
-  if (tensors.empty()) return;
-  table.print(console);
-  print_rest(console, tensors.size(), view, "more tensor");
-}
-
 // Prints a row per layer with a tensor that differs. A layer is the beginning of names up to the first number, such as
 // "model.layers.10", or else up to the last dot. all: the names of all compared tensors, each once.
 void print_layers(Console& console, const std::vector<TensorDiff>& tensors, std::span<const std::string_view> all,
                   const DiffView& view) {
-  using Align = Table::Align;
-  Table table({{"LAYER", Align::left, Table::Narrow::name},
-               {"TENSORS", Align::right},
-               {"ELEMENTS", Align::right},
-               {"MAX ERROR", Align::right},
-               {"RELATIVE", Align::right},
-               {"MEAN ERROR", Align::right, Table::Narrow::hide}});
+  Table table({{"LAYER", kLeft, Table::Narrow::name},
+               {"TENSORS", kRight},
+               {"ELEMENTS", kRight},
+               {"MAX ERROR", kRight},
+               {"RELATIVE", kRight},
+               {"MEAN ERROR", kRight, kHide}});
   const std::vector<Layer> layers = layers_of(tensors, all, view.sort);
   if (layers.empty()) return;
   for (const Layer& one : std::span(layers).first(rows_of(layers.size(), view))) {
@@ -373,58 +344,64 @@ void print_summary(Console& console, const DiffResult& result, const MetadataDif
   console.line(text, 2);
 }
 
-void json_value(Json& json, const char* key, double value) {
-  json.key(key);
-  if (std::isfinite(value)) {
-    json.raw(formatted("{}", value));
-  } else {
-    json.string("inf");
-  }
+// The tensor of one side, in JSON.
+std::string side_json(const std::optional<Tensor>& tensor) {
+  if (!tensor) return "null";
+  std::string shape;
+  for (const std::uint64_t size : tensor->shape()) shape += formatted("{}{}", shape.empty() ? "" : ", ", size);
+  return formatted("{{\"name\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]}}", json_escaped(tensor->name()),
+                   to_string(tensor->dtype()), shape);
 }
 
-void json_side(Json& json, const char* key, const std::optional<Tensor>& tensor) {
-  json.key(key);
-  if (tensor) {
-    json.open('{').field("name", tensor->name()).field("dtype", to_string(tensor->dtype()));
-    json.field("shape", tensor->shape()).close('}');
-  } else {
-    json.null();
-  }
-}
-
-void print_json(Json& json, const DiffResult& result, const MetadataDiffs& metadata, bool values) {
+// Shows a row per tensor that differs. tensors: sorted.
+void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors, const DiffView& view) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
+  if (json == nullptr && tensors.empty()) return;
+  Rows rows(console, json, "tensors",
+            {{nullptr, "NAME", kLeft, Table::Narrow::name},
+             {"kind", "DIFFERENCE"},
+             {"first", nullptr},
+             {"second", nullptr},
+             {"differing", "ELEMENTS", kRight},
+             {"nan_differing", nullptr},
+             {"max_error", "MAX ERROR", kRight},
+             {"relative_error", "RELATIVE", kRight},
+             {"mean_error", "MEAN ERROR", kRight, kHide},
+             {"first_differing", "FIRST", kLeft, kHide}});
+  for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), view))) {
+    std::vector<Cell> cells(10);
+    cells[0] = name_of(found);
+    cells[1] = Cell(kKinds[static_cast<std::size_t>(found.kind)]).shown(difference_text(found));
+    cells[2] = Cell::raw(side_json(found.first));
+    cells[3] = Cell::raw(side_json(found.second));
+    std::vector<std::uint64_t> index;
+    if (compares_values(found) && view.values) {
+      const auto error = [&](double value) {
+        return Cell(value).shown(found.differing > 0 ? error_text(value, found.nan_differing) : "");
+      };
+      cells[4] = Cell(found.differing).shown(elements_text(found));
+      cells[5] = found.nan_differing;
+      cells[6] = error(found.max_error);
+      cells[7] = error(relative_of(found));
+      cells[8] = error(found.mean_error);
+      if (found.differing > 0) index = index_of(found.first_differing, found.first->shape());
+      if (found.differing > 0) cells[9] = ShapeView(index);
+    }
+    rows.row(cells);
+  }
+  rows.finish();
+  if (json == nullptr) print_rest(console, tensors.size(), view, "more tensor");
+}
+
+void print_json(Console& console, Json& json, const DiffResult& result, const MetadataDiffs& metadata,
+                const DiffView& view) {
   json.field("differ", !result.equal() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
   json.line().key("metadata").open('[');
-  const auto text = [&](const char* key, const std::optional<std::string_view>& value) {
-    json.key(key);
-    if (value) {
-      json.string(*value);
-    } else {
-      json.null();
-    }
-  };
   metadata.each([&](const MetadataDiff& found) {
-    json.line().open('{').field("key", found.key);
-    text("first", found.first);
-    text("second", found.second);
-    json.close('}');
+    json.line().open('{').field("key", found.key).field("first", found.first).field("second", found.second).close('}');
   });
-  json.close(']').line().key("tensors").open('[');
-  for (const TensorDiff& found : result.tensors) {
-    json.line().open('{').field("kind", kKinds[static_cast<std::size_t>(found.kind)]);
-    json_side(json, "first", found.first);
-    json_side(json, "second", found.second);
-    if (compares_values(found) && values) {
-      json.field("differing", found.differing).field("nan_differing", found.nan_differing);
-      if (found.differing > 0) json.field("first_differing", index_of(found.first_differing, found.first->shape()));
-      json_value(json, "max_error", found.max_error);
-      json_value(json, "mean_error", found.mean_error);
-      json_value(json, "relative_error", relative_of(found));
-    }
-    json.close('}');
-  }
   json.close(']');
+  show_differences(console, &json.line(), result.tensors, view);
 }
 
 Exit fail(const DiffRequest& request, const std::string& path, const Error& error, Console& console) {
@@ -438,7 +415,7 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
 }
 
 void print_table(Console& console, const DiffRequest& request, const DiffResult& result, const Input& first) {
-  if (!request.by_layer) return print_differences(console, result.tensors, request.view);
+  if (!request.by_layer) return show_differences(console, nullptr, result.tensors, request.view);
   std::vector<std::string_view> names;
   for (const Tensor& tensor : first.set()) {
     if (request.selection.selects(tensor.info())) names.push_back(tensor.name());
@@ -480,7 +457,7 @@ Exit compare(DiffRequest& request, Console& console) {
   if (request.json) {
     Json json(console, "diff");
     json.field("first", request.paths[0]).field("second", request.paths[1]);
-    print_json(json, *result, metadata, request.options.values);
+    print_json(console, json, *result, metadata, request.view);
     json.finish();
   } else {
     if (!request.brief) print_table(console, request, *result, *first);

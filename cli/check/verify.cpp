@@ -158,21 +158,15 @@ void Download::print(Console& console, Json* json) const {
   const std::optional<std::uint64_t> missing = missing_bytes();
   if (json != nullptr) {
     json->line().key("download").open('{').field("file_count", std::uint64_t{paths_.size()});
-    json->key("missing_files").open('[');
-    for (const FileLack& lack : lost) json->string(lack.path);
-    json->close(']').key("short_files").open('[');
+    json->key("missing_files").array(lost, [](const FileLack& lack) { return lack.path; });
+    json->key("short_files").open('[');
     for (const FileLack& lack : lacks_) {
       if (lack.lost) continue;
       json->line().open('{').field("path", lack.path).field("file_bytes", lack.bytes);
       json_lack(*json, lack);
       json->close('}');
     }
-    json->close(']').key("missing_bytes");
-    if (missing) {
-      json->number(*missing);
-    } else {
-      json->null();
-    }
+    json->close(']').field("missing_bytes", missing);
     json->close('}').line();
     return;
   }
@@ -252,6 +246,11 @@ std::uint64_t misaligned_tensors(const File& file) {
   return count;
 }
 
+// null in JSON if a file cannot be read.
+std::optional<bool> validity(Exit code) {
+  return code == Exit::system ? std::nullopt : std::optional(code == Exit::good);
+}
+
 void print_verdict_json(Json& json, const std::string& path, const Result<File>& file) {
   if (file) {
     const Header& header = file->header();
@@ -260,10 +259,8 @@ void print_verdict_json(Json& json, const std::string& path, const Result<File>&
     json.field("nbytes", header.data_bytes());
     json.field("misaligned_tensors", misaligned_tensors(*file));
     json_tolerated(json, header);
-  } else if (exit_of(file.error()) == Exit::system) {
-    json_input_error(json.key("valid").null(), path, file.error());
   } else {
-    json_input_error(json.field("valid", false), path, file.error());
+    json_input_error(json.field("valid", validity(exit_of(file.error()))), path, file.error());
   }
 }
 
@@ -315,7 +312,7 @@ void print_values_json(Json& json, const std::vector<TensorStats>& bad) {
 Exit verify_values(const std::string& path, const File& file, const VerifyOptions& options, Console& console,
                    Json* json) {
   const auto fail = [&](const Error& error) {
-    if (json != nullptr) json_input_error(json->key("values_valid").null(), path, error);
+    if (json != nullptr) json_input_error(json->key("values_valid").value(std::nullopt), path, error);
     return input_error(path, error, console);
   };
   const Interrupt interrupt;
@@ -362,9 +359,7 @@ void note_leftovers(const std::string& path, bool quiet, Console& console, Json*
       if (temporary.state == TemporaryState::stale) left.push_back(temporary.path);
   }
   if (json != nullptr) {
-    json->key("leftovers").open('[');
-    for (const std::string& name : left) json->string(name);
-    json->close(']').line();
+    json->key("leftovers").array(left, std::identity()).line();
   } else if (!quiet) {
     for (const std::string& name : left)
       console.out(
@@ -379,10 +374,8 @@ Exit verify_set(const std::string& path, IndexCheck check, Exit files, bool quie
   const bool is_error = std::ranges::any_of(check.problems, &IndexProblem::is_error);
   const Exit code = worse(files, is_error ? Exit::negative : Exit::good);
   if (json != nullptr) {
-    json->key("set").open('{').key("valid");
-    code == Exit::system ? json->null() : json->boolean(code == Exit::good);
-    json->field("tensor_count", check.tensors).field("nbytes", check.nbytes).key("total_size");
-    check.total_size ? json->number(*check.total_size) : json->null();
+    json->key("set").open('{').field("valid", validity(code)).field("tensor_count", check.tensors);
+    json->field("nbytes", check.nbytes).field("total_size", check.total_size);
     json_problems(*json, "problems", check.problems);
     json->close('}');
     return code;
@@ -435,10 +428,7 @@ Exit verify_files(const std::string& path, const VerifyOptions& options, Console
   download.print(console, json);
   const Exit differs = options.cache ? cache.print(options.quiet, console, json) : Exit::good;
   note_leftovers(first, options.quiet, console, json);
-  if (json != nullptr) {
-    json->key("valid");
-    format == Exit::system ? json->null() : json->boolean(format == Exit::good);
-  }
+  if (json != nullptr) json->field("valid", validity(format));
   return worse(worse(format, values), differs);
 }
 

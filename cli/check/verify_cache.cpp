@@ -149,13 +149,9 @@ Exit CacheComparison::print(bool quiet, Console& console, Json* json) const {
       continue;
     }
     const bool compared = verdict.match == Match::yes || verdict.match == Match::no;
-    json->line().open('{').field("path", verdict.path).field("blob", verdict.blob).key("matches");
-    if (compared) {
-      json->boolean(verdict.match == Match::yes).field("sha256", verdict.text);
-    } else {
-      json->null().field("reason", verdict.text);
-    }
-    json->close('}');
+    json->line().open('{').field("path", verdict.path).field("blob", verdict.blob);
+    json->field("matches", compared ? std::optional(verdict.match == Match::yes) : std::nullopt);
+    json->field(compared ? "sha256" : "reason", verdict.text).close('}');
   }
   if (json != nullptr) json->close(']').line().key("incomplete").open('[');
   for (const std::string& folder : blobs_) {

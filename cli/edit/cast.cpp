@@ -3,7 +3,7 @@
 
 #include "command.h"
 #include "dtype_words.h"
-#include "text/table.h"
+#include "rows.h"
 #include "text/text.h"
 
 #include "format/dtype/cast.h"
@@ -160,27 +160,31 @@ struct Casting {
   }
 };
 
-void print_casts(Console& console, const RewriteReport& report) {
-  using Align = Table::Align;
-  Table table({{"NAME", Align::left, Table::Narrow::name},
-               {"FROM"},
-               {"TO"},
-               {"ELEMENTS", Align::right},
-               {"OVERFLOW", Align::right},
-               {"UNDERFLOW", Align::right},
-               {"NAN", Align::right}});
+// In JSON every tensor that was cast, and for people the lossy ones.
+void show_casts(Console& console, Json* json, const RewriteReport& report) {
   constexpr std::size_t kShown = 10;  // on a terminal
   const auto lossy = [](const CastReport& cast) { return cast.overflow + cast.underflow + cast.nan > 0; };
   const auto count = static_cast<std::size_t>(std::ranges::count_if(report.casts, lossy));
   const std::size_t shown = console.out_is_terminal() ? std::min(count, kShown) : count;
-  table.print_each(console, [&](const Table::Row& row) {
-    std::size_t rows = 0;
-    for (const CastReport& cast : report.casts) {
-      if (!lossy(cast) || ++rows > shown) continue;
-      row({printable(cast.name), std::string(to_string(cast.from)), std::string(to_string(cast.to)),
-           grouped(cast.numel), grouped(cast.overflow), grouped(cast.underflow), grouped(cast.nan)});
-    }
-  });
+  Rows({console,
+        json,
+        "casts",
+        {{"name", "NAME", kLeft, Table::Narrow::name},
+         {"from", "FROM"},
+         {"to", "TO"},
+         {"numel", "ELEMENTS", kRight},
+         {"overflow", "OVERFLOW", kRight},
+         {"underflow", "UNDERFLOW", kRight},
+         {"nan", "NAN", kRight}}})
+      .each([&](const auto& row) {
+        std::size_t rows = 0;
+        for (const CastReport& cast : report.casts) {
+          if (json == nullptr && (!lossy(cast) || ++rows > shown)) continue;
+          row({cast.name, to_string(cast.from), to_string(cast.to), cast.numel, cast.overflow, cast.underflow,
+               cast.nan});
+        }
+      });
+  if (json != nullptr) return;
   if (shown < count)
     console.out(formatted("... and {} (in a pipe or with --json: all)\n", counted(count - shown, "more tensor")));
   CastReport sum;
@@ -191,16 +195,6 @@ void print_casts(Console& console, const RewriteReport& report) {
   }
   console.out(formatted("cast {}: {} overflow, {} underflow, {} NaN\n", counted(report.casts.size(), "tensor"),
                         grouped(sum.overflow), grouped(sum.underflow), grouped(sum.nan)));
-}
-
-void json_casts(Json& json, const RewriteReport& report) {
-  json.key("casts").open('[');
-  for (const CastReport& cast : report.casts) {
-    json.line().open('{').field("name", cast.name).field("from", to_string(cast.from)).field("to", to_string(cast.to));
-    json.field("numel", cast.numel).field("overflow", cast.overflow).field("underflow", cast.underflow);
-    json.field("nan", cast.nan).close('}');
-  }
-  json.close(']');
 }
 
 Exit run_cast(const Arguments& given, Console& console) {
@@ -216,11 +210,8 @@ Exit run_cast(const Arguments& given, Console& console) {
     console.message("notice: " + scales);
     return {};
   };
-  request.print = [](Console& out, const Rewrite&, const RewriteReport* report) {
-    if (report != nullptr) print_casts(out, *report);
-  };
-  request.print_json = [](Json& json, const Rewrite&, const RewriteReport* report) {
-    if (report != nullptr) json_casts(json, *report);
+  request.show = [](Console& out, Json* json, const RewriteReport* report) {
+    if (report != nullptr) show_casts(out, json, *report);
   };
   return request.run(console);
 }

@@ -96,26 +96,14 @@ void print_plan(Console& console, const Header& header, const Edits& edits, cons
                                    counted(plan.file_bytes, "byte"), grouped(header.file_bytes())));
 }
 
-template <class Text>
-void string_or_null(Json& json, const std::optional<Text>& text) {
-  if (text) {
-    json.string(*text);
-  } else {
-    json.null();
-  }
-}
-
 void json_plan(Json& json, const Target& target) {
   json.field("header_bytes", target.plan.header_bytes)
       .field("file_bytes", target.plan.file_bytes)
       .key("edits")
       .open('[');
   for (std::size_t i = 0; i < target.edits.size(); ++i) {
-    json.line().open('{').field("key", target.edits[i].key).key("old");
-    string_or_null(json, target.old[i]);
-    json.key("new");
-    string_or_null(json, target.edits[i].value);
-    json.close('}');
+    json.line().open('{').field("key", target.edits[i].key).field("old", target.old[i]);
+    json.field("new", target.edits[i].value).close('}');
   }
   json.close(']');
 }
@@ -292,30 +280,14 @@ constexpr const char* kMetaExamples[] = {
     "safetensors meta set llama/ license=apache-2.0",
 };
 
-void print_json(Json& json, const Metadata& metadata) {
-  json.key("metadata");
-  if (!metadata.present()) {
-    json.null();
-    return;
-  }
-  json.open('{');
-  for (const auto& [key, value] : metadata) json.line().field(key, value);
-  json.close('}');
-}
-
 void print_json(Json& json, const Input& input) {
-  if (input.is_file()) return print_json(json, input.files()[0].metadata());
+  if (input.is_file()) return json_metadata(json, input.files()[0].metadata(), true);
   const std::string_view index = input.checkpoint()->index_metadata();
-  json.key("index_metadata");
-  if (index.empty()) {
-    json.null();
-  } else {
-    json.raw(visible(index));
-  }
+  json.key("index_metadata").raw(index.empty() ? "null" : visible(index));
   json.line().key("files").open('[');
   for (const File& file : input.files()) {
     json.line().open('{').field("path", file.path());
-    print_json(json, file.metadata());
+    json_metadata(json, file.metadata(), true);
     json.close('}');
   }
   json.close(']');

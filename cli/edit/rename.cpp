@@ -2,7 +2,7 @@
 #include "command.h"
 #include "name_map.h"
 #include "rewrite_request.h"
-#include "text/table.h"
+#include "rows.h"
 #include "text/text.h"
 
 #if defined(SAFETENSORS_HAVE_RE2)
@@ -222,14 +222,8 @@ struct Renaming {
     return name;
   }
 
-  // Calls show(old, name) for each tensor with another name. Makes the new names again, because a list of them would
-  // take more memory than the header.
-  template <class Show>
-  void each_renamed(const Show& show) const {
-    for (const std::string_view old : renamed) show(old, *new_name(old));
-  }
-
-  std::vector<std::string_view> renamed = {};  // the old names, which are those of IN
+  // The old names, which are those of IN. A list of the new ones would take more memory than the header.
+  std::vector<std::string_view> renamed = {};
 };
 
 Exit run_rename(const Arguments& given, Console& console) {
@@ -250,24 +244,15 @@ Exit run_rename(const Arguments& given, Console& console) {
   request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {
     return renaming.change(input, request.inputs[0], tensors);
   };
-  request.print = [&](Console& out, const Rewrite&, const RewriteReport* report) {
-    if (report == nullptr) {
-      Table table({{"OLD"}, {"NEW"}});
-      table.print_each(out, [&](const Table::Row& row) {
-        renaming.each_renamed([&](std::string_view old, std::string_view name) {
-          row({printable(old), printable(name)});
-        });
+  request.show = [&](Console& out, Json* json, const RewriteReport* report) {
+    if (json != nullptr || report == nullptr) {
+      Rows(out, json, "renamed", {{"old", "OLD"}, {"new", "NEW"}}).each([&](const auto& row) {
+        for (const std::string_view old : renaming.renamed) row({old, *renaming.new_name(old)});
       });
     }
-    out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed",
-                      counted(renaming.renamed.size(), "tensor")));
-  };
-  request.print_json = [&](Json& json, const Rewrite&, const RewriteReport*) {
-    json.key("renamed").open('[');
-    renaming.each_renamed([&](std::string_view old, std::string_view name) {
-      json.line().open('{').field("old", old).field("new", name).close('}');
-    });
-    json.close(']');
+    if (json == nullptr)
+      out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed",
+                        counted(renaming.renamed.size(), "tensor")));
   };
   return request.run(console);
 }

@@ -309,16 +309,13 @@ void RewriteRequest::print_side_files(Console& console) const {
 }
 
 void RewriteRequest::json_side_files(Json& json) const {
-  json.key("copied_files").open('[');
-  for (const SideFile& file : side_files_.files) json.string(file.name);
-  json.close(']').key("refused_files").open('[');
-  for (const std::string& name : side_files_.refused) json.string(name);
-  json.close(']').line();
+  json.key("copied_files").array(side_files_.files, [](const SideFile& file) { return file.name; });
+  json.key("refused_files").array(side_files_.refused, std::identity()).line();
 }
 
 void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const {
   const CheckpointLayout& layout = rewrite.layout();
-  if (print) print(console, rewrite, report);
+  if (show) show(console, nullptr, report);
   if (report == nullptr && rewrite.folder()) {
     Table table({{"FILE"}, {"TENSORS", Table::Align::right}, {"SIZE", Table::Align::right}});
     for (const CheckpointFile& file : layout.files())
@@ -337,36 +334,26 @@ void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const R
 void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report,
                                     const std::string& path, const Error* error) const {
   Json json(console, verb);
-  json.key("inputs").open('[');
-  for (const std::string& input : inputs) json.string(input);
-  json.close(']').field("output", output).field("dry_run", dry_run_).field("written", report != nullptr);
+  json.key("inputs").array(inputs, std::identity());
+  json.field("output", output).field("dry_run", dry_run_).field("written", report != nullptr);
   if (error != nullptr) {
     json_input_error(json, path, *error);
     return json.finish();
   }
   const CheckpointLayout& layout = rewrite->layout();
   json.field("tensor_count", tensor_count(layout)).field("nbytes", layout.total_size());
-  json.key("index");
-  if (layout.index_text().empty()) {
-    json.null();
-  } else {
-    json.string(layout.index_name());
-  }
+  json.field("index", layout.index_text().empty() ? std::nullopt : std::optional(layout.index_name()));
   json.line().key("files").open('[');
   for (std::size_t i = 0; i < layout.files().size(); ++i) {
     const CheckpointFile& file = layout.files()[i];
-    json.line().open('{').key("name");
-    if (rewrite->folder()) {
-      json.string(file_name(*rewrite, report, i));
-    } else {
-      json.null();
-    }
+    json.line().open('{');
+    json.field("name", rewrite->folder() ? std::optional(file_name(*rewrite, report, i)) : std::nullopt);
     json.field("tensor_count", file.header.size()).field("header_bytes", file.header.header_bytes());
     json.field("file_bytes", file.header.file_bytes()).close('}');
   }
   json.close(']').line();
   if (options.folder) json_side_files(json);
-  if (print_json) print_json(json, *rewrite, report);
+  if (show) show(console, &json, report);
   json.finish();
 }
 

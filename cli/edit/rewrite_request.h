@@ -75,9 +75,8 @@ struct RewriteRequest {
 
   // Chooses and changes the tensors of the input. May be null. Errors have no path, or that of another file than IN.
   std::function<Status(const Input& input, std::vector<RewriteTensor>& tensors)> change = nullptr;
-  // Prints the lines of this verb. report: null in a dry run. The function may be null.
-  std::function<void(Console& console, const Rewrite& rewrite, const RewriteReport* report)> print = nullptr;
-  std::function<void(Json& json, const Rewrite& rewrite, const RewriteReport* report)> print_json = nullptr;
+  // Shows the list of this verb: the lines, or with `json` a member. report: null in a dry run. May be null.
+  std::function<void(Console& console, Json* json, const RewriteReport* report)> show = nullptr;
 
   // For arguments in the order IN, REST..., OUT: takes OUT from the end of `rest`, and begins it with the argument that
   // was taken for OUT.

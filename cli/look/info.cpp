@@ -6,7 +6,7 @@
 #include "folders.h"
 #include "input.h"
 #include "json_output.h"
-#include "text/table.h"
+#include "rows.h"
 #include "text/text.h"
 
 #include "os/command/standard_streams.h"
@@ -300,9 +300,7 @@ void print_metadata(Console& console, const Input& input) {
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
-void print_text(Console& console, const Input& input, const Summary& summary) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
+void print_facts(Console& console, const Input& input, const Summary& summary) {
   print_sizes(console, input, summary);
   console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
   console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
@@ -315,37 +313,52 @@ void print_text(Console& console, const Input& input, const Summary& summary) {
                                grouped(summary.misaligned), counted(summary.all.tensors, "tensor")),
                kIndent);
   print_metadata(console, input);
-  if (summary.all.tensors == 0) return;
-  Table table({{"DTYPE"},
-               {"TENSORS", Align::right, Narrow::hide},
-               {"PARAMETERS", Align::right, Narrow::hide},
-               {"BYTES", Align::right, Narrow::hide},
-               {"SIZE", Align::right},
-               {"SHARE", Align::right}},
-              "  ");
-  for (const auto& [order, entry] : summary.by_dtype) {
-    const auto& [dtype, totals] = entry;
-    table.row({std::string(to_string(dtype)), grouped(totals.tensors), grouped(totals.parameters),
-               grouped(totals.bytes), size_text(totals.bytes), share_text(totals.bytes, summary.all.bytes)});
-  }
-  console.out("\n");
-  table.print(console);
-  if (summary.largest.empty()) return;
-  Table largest({{"LARGEST", Align::left, Narrow::name},
-                 {"DTYPE"},
-                 {"SHAPE"},
-                 {"SIZE", Align::right},
-                 {"SHARE", Align::right, Narrow::hide}},
-                "  ");
-  for (const TensorInfo* tensor : summary.largest) {
-    largest.row({printable(tensor->name), std::string(to_string(tensor->dtype)), shape_text(tensor->shape),
-                 size_text(tensor->nbytes()), share_text(tensor->nbytes(), summary.all.bytes)});
-  }
-  console.out("\n");
-  largest.print(console);
 }
 
-void print_json(Json& json, const Input& input, const Summary& summary) {
+// The totals per dtype.
+void show_dtypes(Console& console, Json* json, const Summary& summary) {
+  Rows rows(console, json, "dtypes",
+            {{"dtype", "DTYPE"},
+             {"tensor_count", "TENSORS", kRight, kHide},
+             {"parameters", "PARAMETERS", kRight, kHide},
+             {"nbytes", "BYTES", kRight, kHide},
+             {nullptr, "SIZE", kRight},
+             {nullptr, "SHARE", kRight}},
+            "  ");
+  for (const auto& [order, entry] : summary.by_dtype) {
+    const auto& [dtype, totals] = entry;
+    rows.row({to_string(dtype), totals.tensors, totals.parameters, totals.bytes, Cell::bytes(totals.bytes),
+              share_text(totals.bytes, summary.all.bytes)});
+  }
+  rows.finish();
+}
+
+void show_largest(Console& console, Json* json, const Summary& summary) {
+  Rows rows(console, json, "largest",
+            {{"name", "LARGEST", kLeft, Table::Narrow::name},
+             {"dtype", "DTYPE"},
+             {"shape", "SHAPE"},
+             {"nbytes", "SIZE", kRight},
+             {nullptr, "SHARE", kRight, kHide}},
+            "  ");
+  for (const TensorInfo* tensor : summary.largest) {
+    rows.row({tensor->name, to_string(tensor->dtype), tensor->shape, Cell::bytes(tensor->nbytes()),
+              share_text(tensor->nbytes(), summary.all.bytes)});
+  }
+  rows.finish();
+}
+
+void print_text(Console& console, const Input& input, const Summary& summary) {
+  print_facts(console, input, summary);
+  if (summary.all.tensors == 0) return;
+  console.out("\n");
+  show_dtypes(console, nullptr, summary);
+  if (summary.largest.empty()) return;
+  console.out("\n");
+  show_largest(console, nullptr, summary);
+}
+
+void print_json(Console& console, Json& json, const Input& input, const Summary& summary) {
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   json_missing(json, input);
   if (input.is_file()) {
@@ -356,34 +369,12 @@ void print_json(Json& json, const Input& input, const Summary& summary) {
     json_files(json.line(), input);
   }
   json.line().field("tensor_count", summary.all.tensors).field("parameters", summary.all.parameters);
-  json.field("nbytes", summary.all.bytes).line().key("tensor_alignment");
-  if (summary.all.bytes == 0) {
-    json.null();
-  } else {
-    json.number(summary.tensor_alignment);
-  }
-  json.field("misaligned_tensors", summary.misaligned).line().key("dtypes").open('[');
-  for (const auto& [order, entry] : summary.by_dtype) {
-    const auto& [dtype, totals] = entry;
-    json.line().open('{').field("dtype", to_string(dtype)).field("tensor_count", totals.tensors);
-    json.field("parameters", totals.parameters).field("nbytes", totals.bytes).close('}');
-  }
-  json.close(']');
-  json.line().key("metadata");
-  const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
-  if (!metadata.present()) {
-    json.null();
-  } else {
-    json.open('{');
-    for (const auto& [key, value] : metadata) json.field(key, value);
-    json.close('}');
-  }
-  json.line().key("largest").open('[');
-  for (const TensorInfo* tensor : summary.largest) {
-    json.line().open('{').field("name", tensor->name).field("dtype", to_string(tensor->dtype));
-    json.field("shape", tensor->shape).field("nbytes", tensor->nbytes()).close('}');
-  }
-  json.close(']');
+  json.field("nbytes", summary.all.bytes).line();
+  json.field("tensor_alignment", summary.all.bytes == 0 ? std::nullopt : std::optional(summary.tensor_alignment));
+  json.field("misaligned_tensors", summary.misaligned);
+  show_dtypes(console, &json.line(), summary);
+  json_metadata(json.line(), input.files().empty() ? Metadata() : input.files()[0].metadata());
+  show_largest(console, &json.line(), summary);
 }
 
 Exit show_path(const std::string& path, const InfoRequest& request, Console& console, Json* json) {
@@ -396,7 +387,7 @@ Exit show_path(const std::string& path, const InfoRequest& request, Console& con
   }
   const Summary summary = summarize(*input, largest);
   if (json != nullptr) {
-    print_json(*json, *input, summary);
+    print_json(console, *json, *input, summary);
   } else {
     console.heading(printable(shown_path(path)));
     print_text(console, *input, summary);

@@ -6,8 +6,8 @@
 #include "input.h"
 #include "json_output.h"
 #include "module_tree.h"
+#include "rows.h"
 #include "selection.h"
-#include "text/table.h"
 #include "text/text.h"
 
 #include <algorithm>
@@ -29,43 +29,49 @@ struct ListRow {
 
 struct ListColumn {
   std::string_view name;  // for --columns
+  const char* key;        // in JSON, or nullptr
   const char* heading;
   Table::Align align;
   Table::Narrow narrow;
-  std::string (*cell)(const ListRow& row);
+  Cell (*cell)(const ListRow& row);
 };
 
+// A number whose digits are not grouped.
+Cell plain(std::uint64_t number) {
+  return Cell(number).shown(std::to_string(number));
+}
+
 constexpr ListColumn kColumns[] = {
-    {"name", "NAME", Table::Align::left, Table::Narrow::name,
-     [](const ListRow& row) { return printable(row.tensor.name); }},
-    {"dtype", "DTYPE", Table::Align::left, Table::Narrow::keep,
-     [](const ListRow& row) { return printable(row.input.files()[row.file].header().dtype_name(row.tensor)); }},
-    {"shape", "SHAPE", Table::Align::left, Table::Narrow::keep,
-     [](const ListRow& row) { return shape_text(row.tensor.shape); }},
-    {"rank", "RANK", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return std::to_string(row.tensor.shape.size()); }},
-    {"parameters", "PARAMETERS", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return grouped(parameters(row.tensor)); }},
-    {"size", "SIZE", Table::Align::right, Table::Narrow::keep,
-     [](const ListRow& row) { return size_text(row.tensor.nbytes()); }},
-    {"bytes", "BYTES", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return grouped(row.tensor.nbytes()); }},
-    {"share", "SHARE", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return share_text(row.tensor.nbytes(), row.total_bytes); }},
-    {"begin", "BEGIN", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return std::to_string(row.tensor.begin); }},
-    {"end", "END", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return std::to_string(row.tensor.end); }},
-    {"offset", "FILE OFFSET", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return std::to_string(row.tensor.file_offset); }},
-    {"alignment", "ALIGNMENT", Table::Align::right, Table::Narrow::hide,
-     [](const ListRow& row) { return std::to_string(alignment_of(row.tensor.file_offset)); }},
-    {"file", "FILE", Table::Align::left, Table::Narrow::hide,
+    {"name", "name", "NAME", kLeft, Table::Narrow::name, [](const ListRow& row) { return Cell(row.tensor.name); }},
+    {"dtype", "dtype", "DTYPE", kLeft, kKeep,
+     [](const ListRow& row) { return Cell(row.input.files()[row.file].header().dtype_name(row.tensor)); }},
+    {"shape", "shape", "SHAPE", kLeft, kKeep, [](const ListRow& row) { return Cell(ShapeView(row.tensor.shape)); }},
+    {"rank", nullptr, "RANK", kRight, kHide, [](const ListRow& row) { return plain(row.tensor.shape.size()); }},
+    {"parameters", nullptr, "PARAMETERS", kRight, kHide,
+     [](const ListRow& row) { return Cell(parameters(row.tensor)); }},
+    {"size", nullptr, "SIZE", kRight, kKeep, [](const ListRow& row) { return Cell::bytes(row.tensor.nbytes()); }},
+    {"bytes", "nbytes", "BYTES", kRight, kHide, [](const ListRow& row) { return Cell(row.tensor.nbytes()); }},
+    {"share", nullptr, "SHARE", kRight, kHide,
+     [](const ListRow& row) { return Cell().shown(share_text(row.tensor.nbytes(), row.total_bytes)); }},
+    {"begin", nullptr, "BEGIN", kRight, kHide, [](const ListRow& row) { return plain(row.tensor.begin); }},
+    {"end", nullptr, "END", kRight, kHide, [](const ListRow& row) { return plain(row.tensor.end); }},
+    {"offset", "file_offset", "FILE OFFSET", kRight, kHide,
+     [](const ListRow& row) { return plain(row.tensor.file_offset); }},
+    {"alignment", nullptr, "ALIGNMENT", kRight, kHide,
+     [](const ListRow& row) { return plain(alignment_of(row.tensor.file_offset)); }},
+    {"file", "file", "FILE", kLeft, kHide,
      [](const ListRow& row) {
        const std::string name = row.input.file_name(row.file);
-       return printable(name.empty() ? shown_path(std::string(kStandardInput)) : name);
+       return Cell(row.file).shown(printable(name.empty() ? shown_path(std::string(kStandardInput)) : name));
      }},
 };
+
+// Only in JSON.
+constexpr ListColumn kOffsets = {
+    "",      "data_offsets",
+    nullptr, kLeft,
+    kKeep,   [](const ListRow& row) {
+                                   return Cell::raw(formatted("[{}, {}]", row.tensor.begin, row.tensor.end)); }};
 
 const ListColumn* find_column(std::string_view name) {
   const auto* const found = std::ranges::find(kColumns, name, &ListColumn::name);
@@ -89,7 +95,13 @@ std::vector<const ListColumn*> parse_columns(std::string_view list) {
 }
 
 // The columns without --columns. several: whether the tensors may be in several files.
-std::vector<const ListColumn*> default_columns(bool several, bool wide) {
+std::vector<const ListColumn*> default_columns(bool several, bool wide, bool json) {
+  if (json) {
+    std::vector<const ListColumn*> columns =
+        parse_columns(several ? "name,dtype,shape,bytes,offset,file" : "name,dtype,shape,bytes,offset");
+    columns.insert(columns.begin() + 4, &kOffsets);
+    return columns;
+  }
   static constexpr std::string_view kShort = "name,dtype,shape,size,begin,end,offset";
   static constexpr std::string_view kLong = "name,dtype,shape,parameters,size,share,begin,end,offset,alignment";
   std::vector<const ListColumn*> columns = parse_columns(wide ? kLong : kShort);
@@ -249,31 +261,6 @@ bool has_totals(const Console& console, const LsOptions& options) {
   return console.out_is_terminal() && !options.names_only;
 }
 
-void print_text(Console& console, const Input& input, const List& list, const LsOptions& options) {
-  const std::vector<const ListColumn*> shown =
-      options.columns.empty() ? default_columns(!input.is_file(), options.wide) : options.columns;
-  std::vector<Table::Column> columns;
-  columns.reserve(shown.size());
-  for (const ListColumn* column : shown) {
-    const bool sorted = column->name == options.sort && column->narrow != Table::Narrow::name;
-    columns.push_back({column->heading, column->align, sorted ? Table::Narrow::keep : column->narrow});
-  }
-  Table table(std::move(columns));
-  const LsTotals totals = total(input, list);
-  const std::size_t rows = std::min<std::uint64_t>(list.size(), options.top.value_or(list.size()));
-  for (const auto& [info, file] : std::span(list).first(rows)) {
-    const ListRow row = {*info, input, file, totals.bytes};
-    std::vector<std::string> cells;
-    cells.reserve(shown.size());
-    for (const ListColumn* column : shown) cells.push_back(column->cell(row));
-    table.row(std::move(cells));
-  }
-  const bool whole = has_totals(console, options);
-  table.print(console, whole);
-  if (whole && rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
-  if (whole) console.out(totals.text());
-}
-
 void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   if (input.is_file()) {
     const Header& header = input.files()[0].header();
@@ -286,19 +273,29 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   json.field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
 }
 
-void print_json(Json& json, const Input& input, const List& list) {
-  print_totals_json(json, input, total(input, list));
-  json.key("tensors").open('[');
-  for (const auto& [info, file] : list) {
-    json.line().open('{').field("name", info->name);
-    json.field("dtype", input.files()[file].header().dtype_name(*info));
-    json.field("shape", info->shape).field("nbytes", info->nbytes());
-    json.key("data_offsets").open('[').number(info->begin).number(info->end).close(']');
-    json.field("file_offset", info->file_offset);
-    if (!input.is_file()) json.field("file", std::uint64_t{file});
-    json.close('}');
+void print_list(Console& console, Json* json, const Input& input, const List& list, const LsOptions& options) {
+  const LsTotals totals = total(input, list);
+  if (json != nullptr) print_totals_json(*json, input, totals);
+  const std::vector<const ListColumn*> shown =
+      options.columns.empty() ? default_columns(!input.is_file(), options.wide, json != nullptr) : options.columns;
+  std::vector<Rows::Column> columns;
+  for (const ListColumn* column : shown) {
+    const bool sorted = column->name == options.sort && column->narrow != Table::Narrow::name;
+    columns.push_back({column->key, column->heading, column->align, sorted ? kKeep : column->narrow});
   }
-  json.close(']');
+  Rows rows(console, json, "tensors", std::move(columns));
+  const std::size_t count = std::min<std::uint64_t>(list.size(), options.top.value_or(list.size()));
+  std::vector<Cell> cells;
+  for (const auto& [info, file] : std::span(list).first(count)) {
+    cells.clear();
+    for (const ListColumn* column : shown) cells.push_back(column->cell({*info, input, file, totals.bytes}));
+    rows.row(cells);
+  }
+  const bool whole = has_totals(console, options);
+  rows.finish(whole);
+  if (json != nullptr || !whole) return;
+  if (count < list.size()) console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
+  console.out(totals.text());
 }
 
 void print_tree(const Input& input, const List& list, const LsOptions& options, Console& console, Json* json) {
@@ -329,10 +326,8 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
     console.heading(formatted("{}:", printable(shown_path(path))));
   if (options.tree) {
     print_tree(*input, list, options, console, json);
-  } else if (json != nullptr) {
-    print_json(*json, *input, list);
   } else {
-    print_text(console, *input, list, options);
+    print_list(console, json, *input, list, options);
   }
   std::uint64_t bytes = 0;
   for (const File& file : input->files()) bytes += file.header().data_bytes();

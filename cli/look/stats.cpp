@@ -5,8 +5,8 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "rows.h"
 #include "selection.h"
-#include "text/table.h"
 #include "text/text.h"
 
 #include <safetensors/stats.h>
@@ -93,12 +93,6 @@ void sort_stats(std::vector<TensorStats>& found, std::string_view sort) {
   if (key) std::ranges::stable_sort(found, std::greater<>(), key);
 }
 
-// Four digits, or a whole number of up to seven.
-std::string number_text(double value) {
-  if (value == std::trunc(value) && std::abs(value) < 1e7) return formatted("{:.0f}", value);
-  return formatted("{:.4g}", value);
-}
-
 void print_stats_histogram(Console& console, const TensorStats& found) {
   constexpr std::uint64_t kBar = 30;
   using Align = Table::Align;
@@ -123,83 +117,61 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   table.print(console);
 }
 
-void print_stats_text(Console& console, const std::vector<TensorStats>& list, std::string_view sort,
-                      std::uint64_t top) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
-  // The column of the order is never hidden, and neither are those that show trouble.
-  const auto unless_sorted = [&](std::string_view key, Narrow narrow) { return sort == key ? Narrow::keep : narrow; };
-  Table table({{"NAME", Align::left, Narrow::name},
-               {"DTYPE"},
-               {"MIN", Align::right},
-               {"MAX", Align::right},
-               {"MEAN", Align::right, Narrow::hide},
-               {"STD", Align::right, unless_sorted("std", Narrow::hide)},
-               {"ABSMAX", Align::right, unless_sorted("absmax", Narrow::hide)},
-               {"ZEROS", Align::right, unless_sorted("zeros", Narrow::hide)},
-               {"NAN", Align::right},
-               {"INF", Align::right}});
-  std::uint64_t numbers = 0;
-  std::uint64_t nan = 0;
-  std::uint64_t infinite = 0;
-  const std::size_t rows = std::min<std::uint64_t>(list.size(), top);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const TensorStats& found = list[i];
-    const auto text = [&](double value) { return found.finite() == 0 ? "-" : number_text(value); };
-    const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
-    numbers += found.count;
-    nan += found.nan;
-    infinite += infinities;
-    if (i >= rows) continue;
-    table.row({printable(found.tensor.name()), std::string(to_string(found.tensor.dtype())), text(found.min),
-               text(found.max), text(found.mean), text(found.standard_deviation), text(found.abs_max()),
-               grouped(found.zeros), grouped(found.nan), grouped(infinities)});
-  }
-  table.print(console);
-  if (rows < list.size()) console.out(formatted("... and {}\n", counted(list.size() - rows, "more tensor")));
-  console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
-                        grouped(nan), grouped(infinite)));
-  for (const TensorStats& found : std::span(list).first(rows)) print_stats_histogram(console, found);
-}
-
 // Rounds a deviation to the 13 digits that are right. The other numbers are right to their last digit.
 double to_right_digits(double value) {
   return std::strtod(formatted("{:.13g}", value).c_str(), nullptr);
 }
 
-void json_number(Json& json, const char* key, double value, bool known) {
-  json.key(key);
-  if (known) {
-    json.raw(formatted("{}", value));
-  } else {
-    json.null();
-  }
+std::string histogram_json(const TensorStats& found) {
+  std::string text;
+  for (const StatsBin& bin : found.histogram)
+    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "[" : ", ",
+                      bin.exponent, bin.negative, bin.positive);
+  return text.empty() ? "[]" : text + "]";
 }
 
-void print_stats_json(Json& json, const std::vector<TensorStats>& list, bool histogram) {
-  json.field("tensor_count", std::uint64_t{list.size()}).key("tensors").open('[');
+void show_stats(Console& console, Json* json, const std::vector<TensorStats>& list, const StatsRequest& request) {
+  // The column of the order is never hidden, and neither are those that show trouble.
+  const auto hide = [&](std::string_view key) { return request.sort == key ? kKeep : Table::Narrow::hide; };
+  if (json != nullptr) json->field("tensor_count", list.size());
+  Rows rows(console, json, "tensors",
+            {{"name", "NAME", kLeft, Table::Narrow::name},
+             {"dtype", "DTYPE"},
+             {"shape", nullptr},
+             {"count", nullptr},
+             {"min", "MIN", kRight},
+             {"max", "MAX", kRight},
+             {"mean", "MEAN", kRight, hide("mean")},
+             {"std", "STD", kRight, hide("std")},
+             {"absmax", "ABSMAX", kRight, hide("absmax")},
+             {"zeros", "ZEROS", kRight, hide("zeros")},
+             {"nan", "NAN", kRight},
+             {nullptr, "INF", kRight},
+             {"positive_infinity", nullptr},
+             {"negative_infinity", nullptr},
+             {"histogram", nullptr}});
+  std::uint64_t numbers = 0;
+  std::uint64_t nan = 0;
+  std::uint64_t infinite = 0;
+  const std::size_t count = std::min<std::uint64_t>(list.size(), request.top.value_or(list.size()));
   for (const TensorStats& found : list) {
-    const bool known = found.finite() > 0;
-    json.line().open('{').field("name", found.tensor.name()).field("dtype", to_string(found.tensor.dtype()));
-    json.field("shape", found.tensor.shape()).field("count", found.count).field("nan", found.nan);
-    json.field("positive_infinity", found.positive_infinity).field("negative_infinity", found.negative_infinity);
-    json.field("zeros", found.zeros);
-    json_number(json, "min", found.min, known);
-    json_number(json, "max", found.max, known);
-    json_number(json, "absmax", found.abs_max(), known);
-    json_number(json, "mean", found.mean, known);
-    json_number(json, "std", to_right_digits(found.standard_deviation), known);
-    if (histogram) {
-      json.key("histogram").open('[');
-      for (const StatsBin& bin : found.histogram) {
-        json.open('{').key("exponent").raw(formatted("{}", bin.exponent));
-        json.field("negative", bin.negative).field("positive", bin.positive).close('}');
-      }
-      json.close(']');
-    }
-    json.close('}');
+    const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
+    const auto known = [&](double value) { return found.finite() == 0 ? Cell(std::nullopt) : Cell(value); };
+    numbers += found.count;
+    nan += found.nan;
+    infinite += infinities;
+    if (&found >= list.data() + count) continue;
+    rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count, known(found.min),
+              known(found.max), known(found.mean), known(to_right_digits(found.standard_deviation)),
+              known(found.abs_max()), found.zeros, found.nan, infinities, found.positive_infinity,
+              found.negative_infinity, request.histogram ? Cell::raw(histogram_json(found)) : Cell()});
   }
-  json.close(']');
+  rows.finish();
+  if (json != nullptr) return;
+  if (count < list.size()) console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
+  console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
+                        grouped(nan), grouped(infinite)));
+  for (const TensorStats& found : std::span(list).first(count)) print_stats_histogram(console, found);
 }
 
 Exit stats_of_path(const std::string& path, const StatsRequest& request, Console& console, Json* json) {
@@ -218,11 +190,7 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   if (!found) return fail(found.error());
   sort_stats(*found, request.sort);
   if (json == nullptr && request.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
-  if (json != nullptr) {
-    print_stats_json(*json, *found, request.histogram);
-  } else {
-    print_stats_text(console, *found, request.sort, request.top.value_or(found->size()));
-  }
+  show_stats(console, json, *found, request);
   if (!found->empty() || request.names.empty()) return Exit::good;
   console.message(formatted("{}: {}", printable(shown_path(path)), request.names.nothing(infos(*input))));
   return Exit::negative;

@@ -1,0 +1,84 @@
+// A list of a verb. The same rows and columns are a table for people, or an array of objects in JSON.
+#pragma once
+
+#include "json_output.h"
+#include "text/table.h"
+#include "text/text.h"
+
+#include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <variant>
+
+namespace safetensors::cli {
+
+// A value. JSON has it exactly, and a table has a text for people. It refers to the text or shape that it is made of,
+// which must live until Rows has taken the cell.
+class Cell {
+ public:
+  // Nothing: no member in JSON, and no text in a table.
+  Cell() = default;
+  // null in JSON, - in a table.
+  Cell(std::nullopt_t /*none*/) : value_(std::nullopt) {}
+  Cell(std::string_view text) : value_(text) {}
+  Cell(const std::string& text) : value_(std::string_view(text)) {}
+  Cell(const char* text) : value_(std::string_view(text)) {}
+  Cell(ShapeView shape) : value_(shape) {}
+  template <std::unsigned_integral Count>
+  Cell(Count count) : value_(std::uint64_t{count}) {}
+  Cell(double number) : value_(number) {}
+  // JSON that is written already.
+  static Cell raw(std::string json) { return Cell(RawJson{std::move(json)}); }
+  // A number of bytes, in units in a table.
+  static Cell bytes(std::uint64_t bytes) { return Cell(bytes).shown(size_text(bytes)); }
+
+  // Sets another text for the table. It is escaped already.
+  Cell shown(std::string text) &&;
+
+ private:
+  friend class Rows;
+  explicit Cell(RawJson json) : value_(std::move(json)) {}
+  [[nodiscard]] std::string text() const;
+
+  std::variant<std::monostate, std::nullopt_t, std::string_view, ShapeView, std::uint64_t, double, RawJson> value_;
+  std::optional<std::string> shown_;
+};
+
+// For the columns of Rows.
+inline constexpr auto kLeft = Table::Align::left;
+inline constexpr auto kRight = Table::Align::right;
+inline constexpr auto kKeep = Table::Narrow::keep;
+inline constexpr auto kHide = Table::Narrow::hide;
+
+class Rows {
+ public:
+  struct Column {
+    const char* key;      // nullptr: not in JSON
+    const char* heading;  // nullptr: not in the table
+    Table::Align align = kLeft;
+    Table::Narrow narrow = kKeep;
+  };
+  using Row = std::initializer_list<Cell>;
+
+  // json: the open object that gets the member `key`. nullptr: the rows are a table.
+  Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, const std::string& indent = "");
+
+  // One cell per column.
+  void row(std::span<const Cell> cells);
+  void row(Row cells) { row(std::span(cells.begin(), cells.size())); }
+  // Prints the table, or ends the array.
+  void finish(bool heading = true);
+  // For many rows, instead of row() and finish(): a table then keeps none, and `rows` is called twice.
+  void each(const std::function<void(const std::function<void(Row)>& row)>& rows);
+
+ private:
+  [[nodiscard]] std::vector<std::string> texts(std::span<const Cell> cells) const;
+
+  Console& console_;
+  Json* json_;
+  std::vector<Column> columns_;
+  Table table_{{}};
+};
+
+}  // namespace safetensors::cli
