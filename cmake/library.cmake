@@ -99,7 +99,7 @@ set_target_properties(safetensors PROPERTIES INTERFACE_safetensors_part whole CO
 set_target_properties(safetensors_reader PROPERTIES INTERFACE_safetensors_part reader
   COMPATIBLE_INTERFACE_STRING safetensors_part)
 
-# safetensors::c and safetensors::reader_c are the same two libraries for programs that include c.h or safetensors.hpp only.
+# safetensors::c and safetensors::reader_c are the same two libraries for programs that include c.h only.
 # They do not raise the C++ standard of such a program to C++20.
 function(safetensors_library_for_c name library)
   add_library(safetensors_${name} INTERFACE)

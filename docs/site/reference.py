@@ -312,10 +312,7 @@ class Reference:
 
     def page(self, name):
         path = self.headers / name
-        included = name
-        if not path.exists():  # a part of safetensors.hpp
-            path, included = self.headers / "cpp17" / name, "safetensors.hpp"
-        out = [f"# {escape(name)}", f"```cpp\n#include <safetensors/{included}>\n```"]
+        out = [f"# {escape(name)}", f"```cpp\n#include <safetensors/{name}>\n```"]
         out += self.description(self.files[name], {self.files[name].get("id")})
         entries = list(self.pages.get(name, []))
         # A C struct and its typedef have one name and one comment.

@@ -1,13 +1,13 @@
-// The two functions of stable-diffusion.cpp that read headers, by the C++17 interface of this library, which throws
-// nothing. The engine reads the bytes itself: it gets the position of each tensor in the file.
+// The two functions of stable-diffusion.cpp that read headers, by this library. Nothing in them throws
+// for an invalid file. The engine reads the bytes itself: it gets the position of each tensor in the file.
 #include "sdcpp.h"
 
-#include <safetensors/safetensors.hpp>
+#include <safetensors/file.h>
 
 #include <algorithm>
 #include <limits>
 
-namespace st = safetensors17;
+namespace st = safetensors;
 
 namespace {
 
@@ -41,9 +41,9 @@ bool set_type(st::Dtype dtype, TensorStorage& tensor) {
 
 // Dimensions from the innermost one on. The first two of five become one. False: there are too many, or one is too
 // large.
-bool set_shape(st::Dims shape, TensorStorage& tensor) {
+bool set_shape(st::ShapeView shape, TensorStorage& tensor) {
   std::int64_t dims[SD_MAX_DIMS];
-  if (shape.size() > SD_MAX_DIMS || !st::dims_as<std::int64_t>(shape, dims, shape.size())) return false;
+  if (shape.size() > SD_MAX_DIMS || !st::dims_as(shape, std::span(dims, shape.size()))) return false;
   std::int64_t* begin = dims;
   if (shape.size() == 5) {
     // An empty tensor may have dimensions of any size.
@@ -64,21 +64,21 @@ bool fail(std::string* error, const std::string& message) {
 }  // namespace
 
 bool is_safetensors_file(const std::string& file_path) {
-  return st::File::open(file_path.c_str()).ok();
+  return st::File::open(file_path).ok();
 }
 
 bool read_safetensors_file(const std::string& file_path, std::vector<TensorStorage>& tensor_storages,
                            std::string* error) {
-  const st::Result<st::File> file = st::File::open(file_path.c_str());
+  const st::Result<st::File> file = st::File::open(file_path);
   if (!file) return fail(error, file.error().to_string());
   tensor_storages.clear();
-  for (const st::TensorInfo& info : file->tensors()) {
-    if (info.dtype() == st::Dtype::U8) continue;  // the engine has no use for them
+  for (const st::TensorInfo& info : file->header().tensors()) {
+    if (info.dtype == st::Dtype::U8) continue;  // the engine has no use for them
     TensorStorage tensor;
-    tensor.name = info.name();
-    tensor.offset = info.file_offset();
-    if (!set_type(info.dtype(), tensor)) return fail(error, file_path + ": unsupported dtype of " + tensor.name);
-    if (!set_shape(info.shape(), tensor)) return fail(error, file_path + ": unsupported shape of " + tensor.name);
+    tensor.name = info.name;
+    tensor.offset = info.file_offset;
+    if (!set_type(info.dtype, tensor)) return fail(error, file_path + ": unsupported dtype of " + tensor.name);
+    if (!set_shape(info.shape, tensor)) return fail(error, file_path + ": unsupported shape of " + tensor.name);
     tensor_storages.push_back(tensor);
   }
   return true;

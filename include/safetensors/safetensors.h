@@ -65,7 +65,7 @@
 
 #ifdef __cplusplus
 #if __cplusplus < 202002L
-#error "safetensors needs C++20: compile with -std=c++20, or include <safetensors/safetensors.hpp>, which needs C++17"
+#error "safetensors needs C++20: compile with -std=c++20"
 #else
 #include <safetensors/array.h>
 #include <safetensors/callback.h>

@@ -1,7 +1,6 @@
 # Makes the two amalgamations in the folder BUILD with scripts/amalgamate, compiles each alone, and uses it:
 # - the whole library: from C++20;
-# - the reader: from C++20, from C++17 and from C. The C++17 interface gives the same verdicts, without
-#   exceptions and RTTI.
+# - the reader: from C++20, from C++17 and from C.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 set(tests ${here}/..)
 function(run)
@@ -25,7 +24,6 @@ int main(void) {
   return safetensors_file_open(\"no such file\", 0, &file, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
 }
 ")
-file(WRITE ${BUILD}/cpp17/safetensors/safetensors.hpp "#include \"../../safetensors.hpp\"\n")
 configure_file(${BUILD}/c_program.c ${BUILD}/cpp17_program.cpp COPYONLY)
 
 set(flags -O0 -I${BUILD})
@@ -39,10 +37,6 @@ run(${COMPILER} -std=c++20 ${flags} -I${BUILD}/reader ${tests}/package/consumer_
 run(${BUILD}/consumer ${BUILD}/consumer.safetensors)
 run(${COMPILER} -std=c++17 ${flags} ${BUILD}/cpp17_program.cpp ${BUILD}/reader.o -pthread -o ${BUILD}/cpp17_program)
 run(${BUILD}/cpp17_program)
-set(cpp17 -std=c++17 -fno-exceptions -fno-rtti -Wall -Wextra -Werror ${flags} -I${BUILD}/cpp17)
-run(${COMPILER} ${cpp17} ${tests}/cpp17/verdicts.cpp ${BUILD}/reader.o -pthread -o ${BUILD}/cpp17_verdicts)
-run(${CMAKE_COMMAND} -DWRITE_CASES=${WRITE_CASES} -DVERDICTS=${BUILD}/cpp17_verdicts -DBUILD=${BUILD}
-  -P ${tests}/cpp17/verdicts.cmake)
 run(${C_COMPILER} -std=c11 ${flags} -c ${BUILD}/c_program.c -o ${BUILD}/c_program.o)
 run(${COMPILER} ${BUILD}/c_program.o ${BUILD}/reader.o -pthread -o ${BUILD}/c_program)
 run(${BUILD}/c_program)
