@@ -18,7 +18,7 @@ class Counting final : public st::Source {
     bench::require(fstat(fd_, &status) == 0, "fstat");
     return static_cast<std::uint64_t>(status.st_size);
   }
-  st::Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> to) const noexcept override {
+  st::Result<std::size_t> read_at(std::uint64_t offset, st::Span<std::byte> to) const noexcept override {
     const ssize_t got = pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
     bench::require(got >= 0, "pread");
     bytes += static_cast<std::uint64_t>(got);

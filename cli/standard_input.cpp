@@ -32,8 +32,7 @@ class HeaderSource final : public Source {
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
 
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override {
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (offset >= size_ || destination.empty()) return std::size_t{0};
     if (offset >= kept_.size()) return fault(Errc::unsupported, why_);
     const std::size_t count =

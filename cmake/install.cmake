@@ -11,14 +11,14 @@ if(NOT SAFETENSORS_INSTALL)
   list(APPEND safetensors_component EXCLUDE_FROM_ALL)
 endif()
 set(safetensors_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/safetensors)
-install(TARGETS safetensors safetensors_c EXPORT safetensorsTargets
+install(TARGETS safetensors EXPORT safetensorsTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/safetensors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   ${safetensors_component})
 # find_package(safetensors COMPONENTS reader) gives safetensors::reader, if it was built.
-install(TARGETS safetensors_reader safetensors_reader_c EXPORT safetensorsReaderTargets
+install(TARGETS safetensors_reader EXPORT safetensorsReaderTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component} OPTIONAL
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${safetensors_component} OPTIONAL
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} ${safetensors_component} OPTIONAL)

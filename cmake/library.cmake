@@ -40,7 +40,7 @@ endif()
 function(safetensors_library target)
   safetensors_own_target(${target})
   target_compile_options(${target} PRIVATE ${safetensors_optimization})
-  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_features(${target} PUBLIC cxx_std_17 PRIVATE cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -98,22 +98,6 @@ target_link_options(safetensors_reader INTERFACE ${safetensors_reader_link_optio
 set_target_properties(safetensors PROPERTIES INTERFACE_safetensors_part whole COMPATIBLE_INTERFACE_STRING safetensors_part)
 set_target_properties(safetensors_reader PROPERTIES INTERFACE_safetensors_part reader
   COMPATIBLE_INTERFACE_STRING safetensors_part)
-
-# safetensors::c and safetensors::reader_c are the same two libraries for programs that include c.h only.
-# They do not raise the C++ standard of such a program to C++20.
-function(safetensors_library_for_c name library)
-  add_library(safetensors_${name} INTERFACE)
-  add_library(safetensors::${name} ALIAS safetensors_${name})
-  target_include_directories(safetensors_${name} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(safetensors_${name} INTERFACE $<LINK_ONLY:${library}>)
-  if(BUILD_SHARED_LIBS)
-    target_compile_definitions(safetensors_${name} INTERFACE SAFETENSORS_SHARED)
-  endif()
-  set_target_properties(safetensors_${name} PROPERTIES EXPORT_NAME ${name})
-endfunction()
-safetensors_library_for_c(c safetensors)
-safetensors_library_for_c(reader_c safetensors_reader)
 
 # For our own command, tests, fuzz targets and benchmarks: always static, and may include from src/.
 if(BUILD_SHARED_LIBS)

@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ constexpr std::size_t kHeadSize = kHidden / kHeads;
 using View = st::TypedView<const float>;
 using Matrix = std::vector<std::vector<float>>;  // one row per token
 
-float dot(std::span<const float> a, std::span<const float> b) {
+float dot(st::Span<const float> a, st::Span<const float> b) {
   float sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -21,7 +20,7 @@ constexpr std::uint64_t kWidth = 256;       // elements per row
 constexpr std::uint64_t kBlockRows = 8192;  // rows per block: 8 MiB, all that is in memory at a time
 
 // Stands for any computation that gives rows one after the other.
-void compute_row(std::uint64_t row, std::span<float> result) {
+void compute_row(std::uint64_t row, st::Span<float> result) {
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<float>((row * 31 + i) % 1000) / 1000;
 }
 
@@ -38,13 +37,13 @@ void write_table(const char* path, std::uint64_t rows) {
   for (std::uint64_t first = 0; first < rows; first += kBlockRows) {
     const std::size_t count = std::min(kBlockRows, rows - first);
     for (std::size_t i = 0; i < count; ++i) {
-      const std::span<float> row(&block[i * kWidth], kWidth);
+      const st::Span<float> row(&block[i * kWidth], kWidth);
       compute_row(first + i, row);
       sums[i] = 0;
       for (const float x : row) sums[i] += x;
     }
-    writer.write_rows("table", first, std::as_bytes(std::span(block).first(count * kWidth))).value();
-    writer.write_rows("sums", first, std::as_bytes(std::span(sums).first(count))).value();
+    writer.write_rows("table", first, st::as_bytes(st::Span(block).first(count * kWidth))).value();
+    writer.write_rows("sums", first, st::as_bytes(st::Span(sums).first(count))).value();
   }
   writer.commit().value();  // an error before this line leaves an old file at the path as it was
 }

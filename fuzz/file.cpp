@@ -25,7 +25,7 @@ class Reading final : public Source {
   explicit Reading(Bytes bytes) : bytes_(bytes) {}
   Result<std::uint64_t> size() const noexcept override { return bytes_.size(); }
   // Gives at most seven bytes per call, because a Source may give fewer bytes than requested.
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (offset >= bytes_.size()) return std::size_t{0};
     const std::size_t count =
         std::min({destination.size(), bytes_.size() - static_cast<std::size_t>(offset), std::size_t{7}});

@@ -71,7 +71,7 @@ class Faulty final : public Source {
   Result<std::uint64_t> size() const noexcept override { return bytes_.size(); }
   bool concurrent() const noexcept override { return !alone_; }
   std::uint64_t request_bytes() const noexcept override { return request_; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override {
     struct Leave {
       std::atomic<int>& inside;
       ~Leave() { --inside; }

@@ -116,7 +116,7 @@ class CountingSource : public st::Source {
     return static_cast<std::uint64_t>(status.st_size);
   }
   [[nodiscard]] st::Result<std::size_t> read_at(std::uint64_t offset,
-                                                std::span<std::byte> destination) const noexcept override {
+                                                st::Span<std::byte> destination) const noexcept override {
     const ssize_t count = ::pread(descriptor_, destination.data(), destination.size(), static_cast<off_t>(offset));
     if (count < 0) return st::Error{.code = st::Errc::read_failed, .message = "pread failed"};
     bytes_ += static_cast<std::uint64_t>(count);

@@ -43,7 +43,7 @@ bool set_type(st::Dtype dtype, TensorStorage& tensor) {
 // large.
 bool set_shape(st::ShapeView shape, TensorStorage& tensor) {
   std::int64_t dims[SD_MAX_DIMS];
-  if (shape.size() > SD_MAX_DIMS || !st::dims_as(shape, std::span(dims, shape.size()))) return false;
+  if (shape.size() > SD_MAX_DIMS || !st::dims_as(shape, st::Span(dims, shape.size()))) return false;
   std::int64_t* begin = dims;
   if (shape.size() == 5) {
     // An empty tensor may have dimensions of any size.

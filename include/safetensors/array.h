@@ -7,13 +7,13 @@
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
+#include <safetensors/span.h>
 #include <safetensors/typed_view.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -60,8 +60,7 @@ class Array {
   Array() noexcept = default;
   /// Makes an Array over memory of the caller. The size of `bytes` must be the size of `shape.numel()` elements of
   /// `dtype`. `owner` keeps the memory alive. `memory` decides whether the Array is writable().
-  Array(Dtype dtype, Shape shape, std::span<std::byte> bytes, std::shared_ptr<const void> owner,
-        MemoryKind memory) noexcept
+  Array(Dtype dtype, Shape shape, Span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind memory) noexcept
       : dtype_(dtype),
         memory_(memory),
         shape_(std::move(shape)),
@@ -112,13 +111,13 @@ class Array {
   }
 
   /// Returns the memory for reading. It is valid as long as any copy of this Array or of its owner() exists.
-  [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
+  [[nodiscard]] Span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
   detail::GiveTheObjectANameFirst bytes() const&& = delete;
   /// Returns the memory for writing. It is valid as long as any copy of this Array or of its owner() exists.
   /// Error: not_writable.
-  [[nodiscard]] Result<std::span<std::byte>> mutable_bytes() & noexcept {
+  [[nodiscard]] Result<Span<std::byte>> mutable_bytes() & noexcept {
     if (!writable()) return read_only_error();
-    return std::span<std::byte>(data_, size_);
+    return Span<std::byte>(data_, size_);
   }
   detail::GiveTheObjectANameFirst mutable_bytes() && = delete;
 
@@ -131,9 +130,9 @@ class Array {
   ///   aligned. Use Tensor::read() or bytes() then.
   /// - unsupported: the machine is big-endian, and an element has several bytes. Use bytes() and swap the bytes.
   template <class T>
-  [[nodiscard]] Result<std::span<const T>> as() const& noexcept {
+  [[nodiscard]] Result<Span<const T>> as() const& noexcept {
     if (Status status = check<T>(); !status) return std::move(status).error();
-    return std::span<const T>(reinterpret_cast<const T*>(data_), size_ / sizeof(T));
+    return Span<const T>(reinterpret_cast<const T*>(data_), size_ / sizeof(T));
   }
   template <class T>
   detail::GiveTheObjectANameFirst as() const&& = delete;
@@ -141,10 +140,10 @@ class Array {
   /// Returns the elements for writing. They are valid as long as the elements of as(). Errors: not_writable, and those
   /// of as().
   template <class T>
-  [[nodiscard]] Result<std::span<T>> as_mutable() & noexcept {
+  [[nodiscard]] Result<Span<T>> as_mutable() & noexcept {
     if (!writable()) return read_only_error();
     if (Status status = check<T>(); !status) return std::move(status).error();
-    return std::span<T>(reinterpret_cast<T*>(data_), size_ / sizeof(T));
+    return Span<T>(reinterpret_cast<T*>(data_), size_ / sizeof(T));
   }
   template <class T>
   detail::GiveTheObjectANameFirst as_mutable() && = delete;

@@ -16,10 +16,11 @@ template <class Signature>
 class Callback;
 
 namespace detail {
-// A concept, because && stops at the first part that is false: the second part needs a complete Callback.
+// Stops at the first part that is false: the third part needs a complete Callback.
 template <class Held, class Callback, class Return, class... Parameters>
-concept FunctionFor = !std::is_same_v<Held, Callback> && !std::is_member_pointer_v<Held> &&
-                      std::is_copy_constructible_v<Held> && std::is_invocable_r_v<Return, Held&, Parameters...>;
+inline constexpr bool kIsFunctionFor =
+    std::conjunction_v<std::negation<std::is_same<Held, Callback>>, std::negation<std::is_member_pointer<Held>>,
+                       std::is_copy_constructible<Held>, std::is_invocable_r<Return, Held&, Parameters...>>;
 }  // namespace detail
 
 /// Holds a function of the caller, or none. It takes functions, lambdas and std::function, and owns a copy. Use it like
@@ -36,9 +37,9 @@ class Callback<Return(Parameters...)> {
   /// @}
   /// Takes a copy of a function. A null pointer to a function and an empty std::function make a Callback without a
   /// function. May throw what the copy throws, and `std::bad_alloc`.
-  template <class Function>
-  Callback(Function function)  // NOLINT(google-explicit-constructor)
-      requires detail::FunctionFor<Function, Callback, Return, Parameters...> {
+  template <class Function,
+            std::enable_if_t<detail::kIsFunctionFor<Function, Callback, Return, Parameters...>, int> = 0>
+  Callback(Function function) {  // NOLINT(google-explicit-constructor)
     if constexpr (std::is_pointer_v<Function>) {
       if (function == nullptr) return;
     } else if constexpr (std::is_convertible_v<std::nullptr_t, Function> &&

@@ -4,13 +4,13 @@
 
 #include <safetensors/error.h>
 #include <safetensors/file.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,11 +73,11 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// @{
   /// Opens all files that several paths stand for, in the order of the paths.
   /// Errors: those of open() with one path, and invalid_argument if there are no paths.
-  static SAFETENSORS_API Result<Checkpoint> open(std::span<const std::string> paths,
+  static SAFETENSORS_API Result<Checkpoint> open(Span<const std::string> paths,
                                                  const CheckpointOptions& options = {}) noexcept;
   static Result<Checkpoint> open(std::initializer_list<std::string> paths,
                                  const CheckpointOptions& options = {}) noexcept {
-    return open(std::span<const std::string>(paths.begin(), paths.size()), options);
+    return open(Span<const std::string>(paths.begin(), paths.size()), options);
   }
   /// @}
 
@@ -108,7 +108,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// Returns the files, in the order of the paths. The files of one path are sorted by the bytes of their names.
   /// A File has all tensors of the file, even those that an index does not name. The span is valid as long as any copy
   /// of this Checkpoint exists.
-  [[nodiscard]] SAFETENSORS_API std::span<const File> files() const& noexcept;
+  [[nodiscard]] SAFETENSORS_API Span<const File> files() const& noexcept;
   detail::GiveTheObjectANameFirst files() const&& = delete;
 
   /// Returns the name of the index, such as `model.safetensors.index.json`. It is empty if there is no index, or if the

@@ -7,13 +7,13 @@
 #include <safetensors/error.h>
 #include <safetensors/header.h>
 #include <safetensors/shape.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -89,16 +89,16 @@ class CheckpointLayout {
   /// Copies all texts. Errors: those of HeaderBuilder, duplicate_name (also across files); size_overflow (`total_size`
   /// is larger than 2^64-1); invalid_argument (a stem that is not allowed, `index_metadata` is not an object, or only
   /// some tensors have CheckpointTensor::file).
-  static SAFETENSORS_API Result<CheckpointLayout> make(std::span<const CheckpointTensor> tensors,
+  static SAFETENSORS_API Result<CheckpointLayout> make(Span<const CheckpointTensor> tensors,
                                                        const CheckpointLayoutOptions& options = {}) noexcept;
   static Result<CheckpointLayout> make(std::initializer_list<CheckpointTensor> tensors,
                                        const CheckpointLayoutOptions& options = {}) noexcept {
-    return make(std::span<const CheckpointTensor>(tensors.begin(), tensors.size()), options);
+    return make(Span<const CheckpointTensor>(tensors.begin(), tensors.size()), options);
   }
   /// @}
 
   /// Returns the files, in the order of their numbers. The span is valid as long as any copy of this object exists.
-  [[nodiscard]] SAFETENSORS_API std::span<const CheckpointFile> files() const& noexcept;
+  [[nodiscard]] SAFETENSORS_API Span<const CheckpointFile> files() const& noexcept;
   detail::GiveTheObjectANameFirst files() const&& = delete;
   /// Returns the position in files() of the file of a tensor, or nullopt if there is no tensor with this name.
   [[nodiscard]] SAFETENSORS_API std::optional<std::size_t> file_of(std::string_view tensor) const noexcept;

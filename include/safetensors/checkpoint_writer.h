@@ -8,13 +8,13 @@
 #include <safetensors/path.h>
 #include <safetensors/save.h>
 #include <safetensors/slice.h>
+#include <safetensors/span.h>
 #include <safetensors/writer.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -121,11 +121,11 @@ class CheckpointWriter {
   /// ended), not_regular_file, read_failed, file_changed, and invalid_argument (the layout differs from that of the
   /// creator).
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
-                                             std::span<const std::byte> bytes) noexcept;
+                                             Span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
-                                                  std::span<const std::byte> bytes) noexcept;
+                                                  Span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
-                                                   std::span<const std::byte> bytes) noexcept;
+                                                   Span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
   /// @}
 
@@ -195,20 +195,20 @@ class CheckpointWriter {
 /// The layout is that of CheckpointLayout::make(), in the order given. The folder is written as by CheckpointWriter.
 /// Tensors may come from the files that are replaced.
 /// Errors: those of CheckpointLayout::make(), CheckpointWriter and save().
-[[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors,
+[[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors,
                                                      const CheckpointLayoutOptions& layout = {},
                                                      const CheckpointWriteOptions& options = {}) noexcept;
 [[nodiscard]] inline Status save_checkpoint(PathView folder, std::initializer_list<NamedTensor> tensors,
                                             const CheckpointLayoutOptions& layout = {},
                                             const CheckpointWriteOptions& options = {}) noexcept {
-  return save_checkpoint(folder, std::span<const NamedTensor>(tensors.begin(), tensors.size()), layout, options);
+  return save_checkpoint(folder, Span<const NamedTensor>(tensors.begin(), tensors.size()), layout, options);
 }
 /// @}
 
 /// Does the same with a layout that was made before. `tensors` must be exactly the tensors of the layout, in any order.
 /// Errors: those above; not_found (a tensor is not in the layout), dtype_mismatch and shape_mismatch (the layout has
 /// another dtype or shape), duplicate_name, incomplete_write (a tensor of the layout is missing).
-[[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors,
+[[nodiscard]] SAFETENSORS_API Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors,
                                                      const CheckpointLayout& layout,
                                                      const CheckpointWriteOptions& options = {}) noexcept;
 

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <safetensors/export.h>
+#include <safetensors/span.h>
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -54,7 +54,7 @@ struct DLPackType {
 };
 
 /// Returns the 22 dtypes of the format, lowest rank() first. The memory is static.
-[[nodiscard]] SAFETENSORS_API std::span<const Dtype> all_dtypes() noexcept;
+[[nodiscard]] SAFETENSORS_API Span<const Dtype> all_dtypes() noexcept;
 
 /// Returns the bits of one element: 4, 6, 8, 16, 32 or 64. Returns 8 for Dtype::UNKNOWN, which is read as bytes.
 [[nodiscard]] SAFETENSORS_API unsigned bits(Dtype dtype) noexcept;
@@ -76,9 +76,8 @@ struct CallToStringInstead {};
 /// @cond
 // The name that some programs try first: the error says which function they need. It is a template, so a function of
 // the program with this name that is no template comes first.
-template <class Type>
-requires std::is_same_v<Type, Dtype> detail::CallToStringInstead name(Type dtype)
-= delete;
+template <class Type, std::enable_if_t<std::is_same_v<Type, Dtype>, int> = 0>
+detail::CallToStringInstead name(Type dtype) = delete;
 /// @endcond
 
 /// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.

@@ -10,11 +10,11 @@
 #include <safetensors/file.h>
 #include <safetensors/header.h>
 #include <safetensors/path.h>
+#include <safetensors/span.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -139,7 +139,7 @@ enum class MetadataConflict : std::uint8_t {
 /// Returns the metadata of several files as one: all pairs, sorted by key. Returns nullopt if no file has a
 /// `__metadata__`. Errors: invalid_argument (see MetadataConflict), out_of_memory.
 [[nodiscard]] SAFETENSORS_API Result<std::optional<MetadataPairs>> merge_metadata(
-    std::span<const File> files, MetadataConflict conflict = MetadataConflict::refuse) noexcept;
+    Span<const File> files, MetadataConflict conflict = MetadataConflict::refuse) noexcept;
 
 }  // namespace v0
 }  // namespace safetensors

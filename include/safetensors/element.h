@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #if __has_include(<stdfloat>) && __cplusplus > 202002L
 #include <stdfloat>  // std::float16_t and std::bfloat16_t
 #endif
@@ -37,14 +38,14 @@ enum class ElementKind : std::uint8_t {
 
 // True for std::complex<float> and for types with the same functions real() and imag(). It needs no header of these
 // types.
+template <class T, class = void>
+inline constexpr bool kIsComplexFloat = false;
 template <class T>
-inline constexpr bool kIsComplexFloat = requires(const T& z) {
-  requires std::is_same_v < std::remove_cvref_t<decltype(z.real())>,
-  float > ;
-  requires std::is_same_v < std::remove_cvref_t<decltype(z.imag())>,
-  float > ;
-  requires sizeof(T) == 8 && std::is_trivially_copyable_v<T>;
-};
+inline constexpr bool
+    kIsComplexFloat<T, std::void_t<decltype(std::declval<const T&>().real() + std::declval<const T&>().imag())>> =
+        std::is_same_v<std::decay_t<decltype(std::declval<const T&>().real())>, float>&&
+            std::is_same_v<std::decay_t<decltype(std::declval<const T&>().imag())>, float> &&
+        sizeof(T) == 8 && std::is_trivially_copyable_v<T>;
 
 template <class T>
 constexpr ElementKind element_kind() noexcept {
@@ -61,8 +62,10 @@ constexpr ElementKind element_kind() noexcept {
   if (std::is_same_v<T, std::byte>) return ElementKind::bytes;
   if (std::is_same_v<T, char>) return ElementKind::text;
   if (std::is_same_v<T, float> || std::is_same_v<T, double>) return ElementKind::floating;
-  if (std::is_same_v<T, wchar_t> || std::is_same_v<T, char8_t> || std::is_same_v<T, char16_t> ||
-      std::is_same_v<T, char32_t>)
+#if defined(__cpp_char8_t)
+  if (std::is_same_v<T, char8_t>) return ElementKind::none;
+#endif
+  if (std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>)
     return ElementKind::none;
   if (std::is_integral_v<T> && sizeof(T) <= 8)
     return std::is_signed_v<T> ? ElementKind::integer : ElementKind::unsigned_integer;
@@ -149,10 +152,15 @@ struct ElementOf {
 };
 
 namespace detail {
+template <class T, class = void>
+inline constexpr bool kHasDtype = false;
+template <class T>
+inline constexpr bool kHasDtype<T, std::void_t<decltype(ElementOf<T>::dtype)>> = true;
+
 // Returns ElementOf<T>::dtype if that member exists. Otherwise returns element_dtype() of T.
 template <class T>
 constexpr std::optional<Dtype> own_dtype() noexcept {
-  if constexpr (requires { ElementOf<T>::dtype; })
+  if constexpr (kHasDtype<T>)
     return ElementOf<T>::dtype;
   else
     return element_dtype(element_kind<T>(), sizeof(T));

@@ -166,6 +166,10 @@ struct GiveTheObjectANameFirst {};
 //   NamedTensor("w", {2}, elements);
 struct KeepTheElementsInAVariable {};
 
+inline Error error_of(Errc code, std::string message) noexcept {
+  return {code, 0, Error::kNoOffset, {}, std::move(message)};
+}
+
 [[noreturn]] inline void throw_error(const Error& error) {
 #if defined(__cpp_exceptions)
   throw Exception(error);
@@ -290,12 +294,12 @@ class [[nodiscard]] Result {
   /// @{
   /// Returns `change(value)` as a Result when ok() is true. Otherwise returns the error.
   template <class Change>
-  auto transform(Change&& change) && -> Result<std::remove_cvref_t<std::invoke_result_t<Change, T>>> {
+  auto transform(Change&& change) && -> Result<std::decay_t<std::invoke_result_t<Change, T>>> {
     if (!ok()) return std::move(*this).error();
     return std::forward<Change>(change)(std::move(*this).operator*());
   }
   template <class Change>
-  auto transform(Change&& change) const& -> Result<std::remove_cvref_t<std::invoke_result_t<Change, const T&>>> {
+  auto transform(Change&& change) const& -> Result<std::decay_t<std::invoke_result_t<Change, const T&>>> {
     if (!ok()) return error();
     return std::forward<Change>(change)(**this);
   }

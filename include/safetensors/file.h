@@ -9,6 +9,7 @@
 #include <safetensors/path.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -63,7 +63,7 @@ struct TensorReadOptions {
   /// Dtype of the result: see AddOptions::cast. nullopt: the dtype of the tensor.
   std::optional<Dtype> cast = std::nullopt;
   /// Memory of the caller for the result. Its size must be exactly the size of the result. Empty: new memory.
-  std::span<std::byte> destination = {};
+  Span<std::byte> destination = {};
 };
 
 namespace detail {
@@ -169,14 +169,12 @@ class File : public TensorSet<File> {
   /// Opens a file that is in memory. `bytes` is the whole file, and `owner` keeps these bytes alive. access() is `map`:
   /// view() with Map::shared returns a range of `bytes`.
   /// Errors: out_of_memory, cancelled, and all errors of rules 1 to 10.
-  static SAFETENSORS_API Result<File> from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+  static SAFETENSORS_API Result<File> from_memory(Span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                                   const ParseOptions& options = {}) noexcept;
   // The bytes of a temporary container would be gone when this call returns.
-  template <class Bytes>
-  requires(!std::is_reference_v<Bytes> && std::is_convertible_v<const Bytes&, std::span<const std::byte>>) &&
-      requires(const Bytes& container) {
-    container.get_allocator();
-  }
+  template <class Bytes, class = decltype(std::declval<const Bytes&>().get_allocator()),
+            std::enable_if_t<!std::is_reference_v<Bytes> && std::is_convertible_v<const Bytes&, Span<const std::byte>>,
+                             int> = 0>
   static detail::KeepTheElementsInAVariable from_memory(Bytes&& bytes, std::shared_ptr<const void> owner,
                                                         const ParseOptions& options = {}) = delete;
 
@@ -289,9 +287,10 @@ class Tensor {
   /// Reads the tensor, or a slice of it, into new memory that is aligned to 64 bytes.
   /// Errors: out_of_memory, read_failed, file_truncated, and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> read() const noexcept;
-  template <class SliceLike>
-  requires std::is_convertible_v<const SliceLike&, Slice>
-  [[nodiscard]] Result<Array> read(const SliceLike& slice) const { return read_slice(slice); }
+  template <class SliceLike, std::enable_if_t<std::is_convertible_v<const SliceLike&, Slice>, int> = 0>
+  [[nodiscard]] Result<Array> read(const SliceLike& slice) const {
+    return read_slice(slice);
+  }
   [[nodiscard]] Result<Array> read(std::initializer_list<DimSlice> slice) const { return read_slice(slice); }
   /// @}
 
@@ -320,8 +319,8 @@ class Tensor {
   /// Then the call reads up to a quarter more bytes than the slice has. With pieces of less than 512 bytes, it may read
   /// even more. The call uses only positioned reads (`pread`), and several threads may call it at the same time.
   /// Errors: buffer_size, and those of read().
-  [[nodiscard]] SAFETENSORS_API Status read_into(std::span<std::byte> destination) const noexcept;
-  [[nodiscard]] SAFETENSORS_API Status read_into(const Slice& slice, std::span<std::byte> destination) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Status read_into(Span<std::byte> destination) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Status read_into(const Slice& slice, Span<std::byte> destination) const noexcept;
   /// @}
 
   /// Returns the File that holds this tensor.
@@ -362,13 +361,12 @@ Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
   Result<std::uint64_t> count = this->count(slice, sizeof(T));
   if (!count) return std::move(count).error();
   std::vector<T> values;
-  if (!detail::resize(values, *count)) return describe({.code = Errc::out_of_memory, .message = "out of memory"});
+  if (!detail::resize(values, *count)) return describe(detail::error_of(Errc::out_of_memory, "out of memory"));
   const bool accepted = ElementOf<T>::accepts(dtype());
   const std::optional<Dtype> cast = accepted ? std::nullopt : detail::own_dtype<T>();
   if (!accepted && !cast)
-    return describe({.code = Errc::dtype_mismatch, .message = "no cast gives elements of this C++ type"});
-  Result<Array> read =
-      this->read({.slice = slice, .cast = cast, .destination = std::as_writable_bytes(std::span(values))});
+    return describe(detail::error_of(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
+  Result<Array> read = this->read(TensorReadOptions{slice, cast, as_writable_bytes(Span<T>(values))});
   if (!read) return std::move(read).error();
   return values;
 }

@@ -1,19 +1,21 @@
 /// @file
 /// Makes std::format() and std::print() print the objects of this library as the text of to_string(). Accepts the
-/// format specifications of text, such as `{:>20}`. Needs a standard library with `<format>`. safetensors.h does not
-/// include this header, because `<format>` takes long to compile.
+/// format specifications of text, such as `{:>20}`. Needs C++20 and a standard library with `<format>`, and is
+/// empty otherwise. safetensors.h does not include this header, because `<format>` takes long to compile.
 ///
 /// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
 
 #include <safetensors/print.h>
 
+#if __has_include(<format>) && (__cplusplus > 201703L || (defined(_MSVC_LANG) && _MSVC_LANG > 201703L))
 #include <format>
 
 // Doxygen cannot read a specialization of a class in std.
 /// @cond
 /// Takes the format specifications of text, such as `{:>20}`.
-template <safetensors::detail::Printable T>
+template <class T>
+requires safetensors::detail::kIsPrintable<T>
 struct std::formatter<T, char> : std::formatter<std::string_view, char> {
   /// Formats the text that to_string() returns.
   template <class Context>
@@ -22,3 +24,4 @@ struct std::formatter<T, char> : std::formatter<std::string_view, char> {
   }
 };
 /// @endcond
+#endif

@@ -7,12 +7,12 @@
 #include <safetensors/dtype.h>
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +36,9 @@ struct Accept {
   /// Returns an Accept with all flags.
   [[nodiscard]] static constexpr Accept all() noexcept { return {true, true}; }
   /// Compares all flags.
-  friend bool operator==(const Accept&, const Accept&) noexcept = default;
+  friend constexpr bool operator==(const Accept& a, const Accept& b) noexcept {
+    return a.unknown_dtypes == b.unknown_dtypes && a.unused_bytes == b.unused_bytes;
+  }
 };
 
 /// The faults that a reader accepted in a file.
@@ -47,7 +49,9 @@ struct Tolerated {
   /// Returns true when there is a fault.
   [[nodiscard]] bool any() const noexcept { return unknown_dtypes != 0 || unused_bytes != 0; }
   /// Compares all numbers.
-  friend bool operator==(const Tolerated&, const Tolerated&) noexcept = default;
+  friend constexpr bool operator==(const Tolerated& a, const Tolerated& b) noexcept {
+    return a.unknown_dtypes == b.unknown_dtypes && a.unused_bytes == b.unused_bytes;
+  }
 };
 
 /// Returns a list of the faults, such as "1 tensor of unknown dtype, 8 unused bytes at the end".
@@ -107,7 +111,10 @@ class IndexIterator {
   IndexIterator(List list, std::size_t index) noexcept : list_(list), index_(static_cast<difference_type>(index)) {}
   reference operator*() const noexcept { return list_[static_cast<std::size_t>(index_)]; }
   reference operator[](difference_type n) const noexcept { return list_[static_cast<std::size_t>(index_ + n)]; }
-  auto operator->() const noexcept requires std::is_reference_v<reference> { return &**this; }
+  template <class Kept = reference, std::enable_if_t<std::is_reference_v<Kept>, int> = 0>
+  auto operator->() const noexcept {
+    return &**this;
+  }
   IndexIterator& operator++() noexcept { return *this += 1; }
   IndexIterator& operator--() noexcept { return *this -= 1; }
   IndexIterator operator++(int) noexcept { return {list_, static_cast<std::size_t>(index_++)}; }
@@ -121,7 +128,11 @@ class IndexIterator {
     return a.index_ - b.index_;
   }
   friend bool operator==(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ == b.index_; }
-  friend auto operator<=>(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ <=> b.index_; }
+  friend bool operator!=(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ != b.index_; }
+  friend bool operator<(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ < b.index_; }
+  friend bool operator>(const IndexIterator& a, const IndexIterator& b) noexcept { return b < a; }
+  friend bool operator<=(const IndexIterator& a, const IndexIterator& b) noexcept { return !(b < a); }
+  friend bool operator>=(const IndexIterator& a, const IndexIterator& b) noexcept { return !(a < b); }
 
  private:
   List list_;
@@ -204,7 +215,7 @@ class Header {
   /// bytes. If the file has another common format, such as a zip archive, the message of the error names that format.
   /// With a prefix of 512 bytes, the library recognises all formats that it knows.
   /// Errors: header_too_small, header_too_large, invalid_header_length.
-  static SAFETENSORS_API Result<std::uint64_t> length(std::span<const std::byte> prefix, std::uint64_t file_size,
+  static SAFETENSORS_API Result<std::uint64_t> length(Span<const std::byte> prefix, std::uint64_t file_size,
                                                       const ParseOptions& options = {}) noexcept;
 
   /// Checks rules 4 to 10 of the format and returns the header.

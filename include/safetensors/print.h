@@ -12,10 +12,10 @@
 #include <safetensors/header.h>
 #include <safetensors/shape.h>
 
-#include <concepts>
 #include <iosfwd>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace safetensors {
 inline namespace v0 {
@@ -40,14 +40,14 @@ inline namespace v0 {
 
 namespace detail {
 template <class T, class... Types>
-concept OneOf = (std::same_as<T, Types> || ...);
+inline constexpr bool kIsOneOf = (std::is_same_v<T, Types> || ...);
 // The types that streams and std::format() print.
 template <class T>
-concept Printable = OneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error, Status>;
+inline constexpr bool kIsPrintable = kIsOneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error, Status>;
 }  // namespace detail
 
 /// Writes the text that to_string() returns, and returns the stream. May throw `std::bad_alloc`.
-template <detail::Printable T, class Traits>
+template <class T, class Traits, std::enable_if_t<detail::kIsPrintable<T>, int> = 0>
 std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, const T& object) {
   return out << std::string_view(to_string(object));
 }

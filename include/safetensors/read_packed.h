@@ -7,7 +7,7 @@
 /// Packed weights = read_packed(model.tensors(), {.alignment = 256}).value();  // one call, memory of the library
 ///
 /// PackedLayout layout = PackedLayout::make(model.tensors(), {.alignment = 256}).value();  // or: your memory
-/// std::span<std::byte> memory = my_allocate(layout.nbytes());
+/// Span<std::byte> memory = my_allocate(layout.nbytes());
 /// Packed weights = read_packed(layout, memory).value();
 /// ```
 #pragma once
@@ -18,12 +18,12 @@
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 #include <safetensors/shape.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,7 +75,7 @@ class PackedTable {
   /// Makes an empty table.
   PackedTable() noexcept = default;
   /// Returns the rows. The span is valid as long as any copy of this table exists.
-  [[nodiscard]] SAFETENSORS_API std::span<const PackedTensor> tensors() const& noexcept;
+  [[nodiscard]] SAFETENSORS_API Span<const PackedTensor> tensors() const& noexcept;
   detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns the row of the tensor with this name, or nullptr. The pointer is valid as long as tensors(). Takes the
   /// logarithm of the number of rows.
@@ -114,7 +114,7 @@ class PackedLayout {
   /// - out_of_memory.
   [[nodiscard]] static SAFETENSORS_API Result<PackedLayout> make(const Tensors& tensors,
                                                                  const PackedOptions& options = {}) noexcept;
-  [[nodiscard]] static SAFETENSORS_API Result<PackedLayout> make(std::span<const Tensor> tensors,
+  [[nodiscard]] static SAFETENSORS_API Result<PackedLayout> make(Span<const Tensor> tensors,
                                                                  const PackedOptions& options = {}) noexcept;
   /// @}
 
@@ -125,8 +125,7 @@ class PackedLayout {
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return table().nbytes(); }
 
  private:
-  friend SAFETENSORS_API Result<Packed> read_packed(const PackedLayout&, std::span<std::byte>,
-                                                    const ReadOptions&) noexcept;
+  friend SAFETENSORS_API Result<Packed> read_packed(const PackedLayout&, Span<std::byte>, const ReadOptions&) noexcept;
   explicit PackedLayout(std::shared_ptr<const detail::PackedLayoutState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<const detail::PackedLayoutState> state_;
 };
@@ -159,8 +158,7 @@ struct Packed {
 /// Call it from any thread. Several calls may use one layout at the same time, with different buffers.
 /// Errors: buffer_size (the destination is too small; the message has both sizes), invalid_argument (the address), and
 /// those of ReadPlan::execute().
-[[nodiscard]] SAFETENSORS_API Result<Packed> read_packed(const PackedLayout& layout,
-                                                         std::span<std::byte> destination = {},
+[[nodiscard]] SAFETENSORS_API Result<Packed> read_packed(const PackedLayout& layout, Span<std::byte> destination = {},
                                                          const ReadOptions& options = {}) noexcept;
 
 /// @{
@@ -172,7 +170,7 @@ struct Packed {
   if (!layout) return std::move(layout).error();
   return read_packed(*layout, {}, read);
 }
-[[nodiscard]] inline Result<Packed> read_packed(std::span<const Tensor> tensors, const PackedOptions& options = {},
+[[nodiscard]] inline Result<Packed> read_packed(Span<const Tensor> tensors, const PackedOptions& options = {},
                                                 const ReadOptions& read = {}) noexcept {
   Result<PackedLayout> layout = PackedLayout::make(tensors, options);
   if (!layout) return std::move(layout).error();

@@ -7,13 +7,13 @@
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
+#include <safetensors/span.h>
 #include <safetensors/time_span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,10 +34,10 @@ struct Destination {
   /// C order and for memory of devices, but not for `strides`. The size of the memory must be exactly the size of the
   /// result. With `strides`, the memory must reach at least to the end of the last element. It must stay valid until
   /// the read is over.
-  std::span<std::byte> bytes = {};
+  Span<std::byte> bytes = {};
   /// Distance between neighbouring elements in bytes, one value per dimension of the result. Empty: C order. Two
   /// elements must not share a byte. ReadPlan::add() copies the values.
-  std::span<const std::uint64_t> strides = {};
+  Span<const std::uint64_t> strides = {};
   /// Memory of a device, instead of `bytes`. The data goes there through pinned memory. The copy is complete when
   /// execute() returns, or when a Stream returns the item.
   DeviceMemory device = {};
@@ -114,7 +114,7 @@ struct ReadOptions {
   ///
   /// Runs in the thread that calls execute(). If that is the only reader thread, reading begins after the call. Return
   /// false to cancel (Errc::cancelled). Must not throw. Only for execute(): a Stream ignores it.
-  Callback<bool(std::span<const Array> arrays)> on_reserved = nullptr;
+  Callback<bool(Span<const Array> arrays)> on_reserved = nullptr;
 
   /// A CUDA stream (CUstream) for destinations on a device. Copies begin after the work that this stream received
   /// before the call, because earlier work may still use the memory of a destination. All destinations on devices must
@@ -168,7 +168,7 @@ struct ReadResult {
   /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
   [[nodiscard]] const Array& operator[](std::string_view name) const& {
     if (const Array* array = find(name)) return *array;
-    detail::throw_error({.code = Errc::not_found, .message = "the plan read no tensor `" + printable(name) + "`"});
+    detail::throw_error(detail::error_of(Errc::not_found, "the plan read no tensor `" + printable(name) + "`"));
   }
   detail::GiveTheObjectANameFirst operator[](std::string_view name) const&& = delete;
 

@@ -26,7 +26,7 @@
  * @code
  * namespace st = safetensors;
  *
- * st::Status example(std::span<const float> weight) {
+ * st::Status example(st::Span<const float> weight) {
  *   // Write one file. A Status is true if all went well.
  *   if (st::Status s = st::save("model.safetensors", {{"weight", {2, 3}, weight}}); !s) return s;
  *
@@ -64,8 +64,8 @@
 #pragma once
 
 #ifdef __cplusplus
-#if __cplusplus < 202002L
-#error "safetensors needs C++20: compile with -std=c++20"
+#if __cplusplus < 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG < 201703L)
+#error "safetensors needs C++17: compile with -std=c++17"
 #else
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
@@ -89,6 +89,7 @@
 #include <safetensors/shape.h>
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
+#include <safetensors/span.h>
 #include <safetensors/stats.h>
 #include <safetensors/time_span.h>
 #include <safetensors/typed_view.h>

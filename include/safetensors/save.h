@@ -6,13 +6,13 @@
 #include <safetensors/element.h>
 #include <safetensors/file.h>
 #include <safetensors/path.h>
+#include <safetensors/span.h>
 #include <safetensors/writer.h>
 
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -20,6 +20,13 @@
 
 namespace safetensors {
 inline namespace v0 {
+
+namespace detail {
+// Whether the type of an argument `Elements&&` is a temporary object that owns elements.
+template <class Elements>
+inline constexpr bool kIsTemporary =
+    !std::is_reference_v<Elements> && kHasElements<const Elements> && !kIsView<std::remove_cv_t<Elements>>;
+}  // namespace detail
 
 /// A tensor for save(): its name and its elements. The elements come from memory of the caller, from an Array, or from
 /// a Tensor of another file.
@@ -31,30 +38,23 @@ class NamedTensor {
  public:
   /// Takes elements in C order: a std::vector, std::array, std::span or built-in array. The type of the elements
   /// decides the dtype: see ElementOf. If the number of elements is not `shape.numel()`, save() returns data_length.
-  template <class Elements>
-  requires requires(const Elements& elements) { std::span(elements); }
+  template <class Elements, std::enable_if_t<detail::kHasElements<const Elements>, int> = 0>
   NamedTensor(std::string_view name, Shape shape, const Elements& elements)
       : name_(name),
-        dtype_(detail::dtype_of<std::remove_cv_t<typename decltype(std::span(elements))::element_type>>()),
+        dtype_(detail::dtype_of<std::remove_cv_t<detail::ElementIn<const Elements>>>()),
         shape_(std::move(shape)),
-        bytes_(std::as_bytes(std::span(elements))) {}
+        bytes_(as_bytes(Span<detail::ElementIn<const Elements>>(elements))) {}
   /// Takes a container that owns its elements, and keeps it.
-  template <class Elements>
-  requires(!std::is_reference_v<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements> &&
-           !std::ranges::enable_borrowed_range<Elements>) &&
-      requires(const Elements& elements) {
-    std::span(elements);
-  }
+  template <class Elements,
+            std::enable_if_t<detail::kIsTemporary<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements>,
+                             int> = 0>
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
       : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
   /// @cond
   // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
-  template <class Elements>
-  requires((std::is_const_v<Elements> || std::is_array_v<Elements>)&&!std::is_reference_v<Elements> &&
-           !std::ranges::enable_borrowed_range<Elements>) &&
-      requires(const Elements& elements) {
-    std::span(elements);
-  }
+  template <class Elements,
+            std::enable_if_t<detail::kIsTemporary<Elements> && (std::is_const_v<Elements> || std::is_array_v<Elements>),
+                             int> = 0>
   NamedTensor(std::string_view, Shape, Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;
   /// @endcond
   /// Takes elements whose dtype is known only when the program runs.
@@ -81,7 +81,7 @@ class NamedTensor {
   detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the bytes of the elements. They are valid as long as the elements of the caller, any copy of the Array, or
   /// any copy of this object with its own elements exist. For a Tensor, there are no bytes.
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] Span<const std::byte> bytes() const noexcept { return bytes_; }
   /// Returns the Tensor of another file, or nullptr if the elements are in memory. The pointer is valid as long as this
   /// object exists.
   [[nodiscard]] const Tensor* tensor() const& noexcept { return tensor_ ? &*tensor_ : nullptr; }
@@ -97,7 +97,7 @@ class NamedTensor {
   std::string name_;
   Dtype dtype_;
   Shape shape_;
-  std::span<const std::byte> bytes_;
+  Span<const std::byte> bytes_;
   std::shared_ptr<const void> elements_;  // that were moved into this object
   Array array_;
   std::optional<Tensor> tensor_;
@@ -119,15 +119,15 @@ class NamedTensor {
 /// Errors: those of layout(), open_failed, not_regular_file, write_failed (os_error is ENOSPC or another code),
 /// sync_failed, replace_failed, replaced_not_durable, unsupported, cancelled. For a Tensor of another file, also those
 /// of Writer::copy().
-[[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const NamedTensor> tensors,
+[[nodiscard]] SAFETENSORS_API Status save(PathView path, Span<const NamedTensor> tensors,
                                           const MetadataPairs& metadata = {}, const WriteOptions& options = {},
                                           const LayoutOptions& layout_options = {}) noexcept;
 [[nodiscard]] inline Status save(PathView path, std::initializer_list<NamedTensor> tensors,
                                  const MetadataPairs& metadata = {}, const WriteOptions& options = {},
                                  const LayoutOptions& layout_options = {}) noexcept {
-  return save(path, std::span<const NamedTensor>(tensors.begin(), tensors.size()), metadata, options, layout_options);
+  return save(path, Span<const NamedTensor>(tensors.begin(), tensors.size()), metadata, options, layout_options);
 }
-[[nodiscard]] SAFETENSORS_API Status save(PathView path, std::span<const TensorData> tensors,
+[[nodiscard]] SAFETENSORS_API Status save(PathView path, Span<const TensorData> tensors,
                                           const std::optional<MetadataPairs>& metadata = std::nullopt,
                                           const WriteOptions& options = {},
                                           const LayoutOptions& layout_options = {}) noexcept;

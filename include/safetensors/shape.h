@@ -7,6 +7,7 @@
 
 #include <safetensors/error.h>
 #include <safetensors/export.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -24,12 +24,12 @@ namespace safetensors {
 inline namespace v0 {
 
 /// A view of dimensions. It does not own them.
-using ShapeView = std::span<const std::uint64_t>;
+using ShapeView = Span<const std::uint64_t>;
 
 namespace detail {
 // dims_as(). Tests pass a smaller `max` to imitate a 32-bit std::size_t.
 template <class Size>
-Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept;
+Status copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept;
 }  // namespace detail
 
 /// Returns the number of elements of a shape: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the
@@ -45,8 +45,9 @@ Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexc
   return fits ? product : ~std::uint64_t{0};
 }
 
-/// A copy of dimensions, which the Shape owns. Up to kInline dimensions need no allocation. With more dimensions,
-/// construction and copy may throw `std::bad_alloc`.
+/// A copy of dimensions, which the Shape owns. It converts to a ShapeView, which is valid until the Shape is changed,
+/// moved or destroyed. Up to kInline dimensions need no allocation. With more dimensions, construction and copy may
+/// throw `std::bad_alloc`.
 class Shape {
  public:
   /// Number of dimensions that need no allocation.
@@ -103,17 +104,17 @@ class Shape {
   /// Returns the number of elements: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the product does
   /// not fit. In a Header, every product fits.
   [[nodiscard]] std::uint64_t numel() const noexcept { return safetensors::numel({data(), rank_}); }
-  /// Returns a view. It is valid until the Shape is changed, moved or destroyed.
-  operator ShapeView() const& noexcept { return {data(), rank_}; }  // NOLINT(google-explicit-constructor)
 
   /// Returns true when both have the same dimensions.
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
+  /// Returns false when both have the same dimensions.
+  friend bool operator!=(const Shape& a, const Shape& b) noexcept { return !(a == b); }
 
  private:
   template <class Size>
-  friend Status detail::copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept;
+  friend Status detail::copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept;
   // Returns size_overflow if a dimension is above `max`. Returns invalid_argument if the shape does not have `count`
   // dimensions.
   [[nodiscard]] static SAFETENSORS_API Status check(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
@@ -137,7 +138,7 @@ class Shape {
 template <class Size>
 [[nodiscard]] Result<std::vector<Size>> dims_as(ShapeView shape) noexcept;
 template <class Size>
-[[nodiscard]] Status dims_as(ShapeView shape, std::span<Size> dims) noexcept;
+[[nodiscard]] Status dims_as(ShapeView shape, Span<Size> dims) noexcept;
 /// @}
 
 namespace detail {
@@ -158,7 +159,7 @@ bool resize(Vector& vector, std::uint64_t size) noexcept {
 }
 
 template <class Size>
-Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexcept {
+Status copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept {
   static_assert(std::is_integral_v<Size> && !std::is_same_v<Size, bool>, "dimensions are integers");
   if (Status status = Shape::check(shape, max, dims.size()); !status) return status;
   for (std::size_t i = 0; i < shape.size(); ++i) dims[i] = static_cast<Size>(shape[i]);
@@ -167,15 +168,15 @@ Status copy_dims(ShapeView shape, std::span<Size> dims, std::uint64_t max) noexc
 }  // namespace detail
 
 template <class Size>
-Status dims_as(ShapeView shape, std::span<Size> dims) noexcept {
+Status dims_as(ShapeView shape, Span<Size> dims) noexcept {
   return detail::copy_dims(shape, dims, std::numeric_limits<Size>::max());
 }
 
 template <class Size>
 Result<std::vector<Size>> dims_as(ShapeView shape) noexcept {
   std::vector<Size> dims;
-  if (!detail::resize(dims, shape.size())) return Error{.code = Errc::out_of_memory, .message = "out of memory"};
-  if (Status status = dims_as<Size>(shape, std::span<Size>(dims)); !status) return std::move(status).error();
+  if (!detail::resize(dims, shape.size())) return detail::error_of(Errc::out_of_memory, "out of memory");
+  if (Status status = dims_as<Size>(shape, Span<Size>(dims)); !status) return std::move(status).error();
   return dims;
 }
 

@@ -45,18 +45,18 @@ struct DimSlice {
   /// Takes the whole dimension.
   static DimSlice all() noexcept { return {}; }
   /// Takes one element. The shape of the result does not have this dimension.
-  static DimSlice at(std::int64_t index) noexcept { return {.kind = Kind::index, .index = index}; }
+  static DimSlice at(std::int64_t index) noexcept { return {Kind::index, index}; }
   /// Takes the elements [begin, end) in steps of `step`, as `begin:end:step` in NumPy.
   static DimSlice range(std::optional<std::int64_t> begin, std::optional<std::int64_t> end,
                         std::int64_t step = 1) noexcept {
-    return {.kind = Kind::range, .begin = begin, .end = end, .step = step};
+    return {Kind::range, 0, begin, end, step};
   }
   /// Takes shard `rank` of `world`. See Slice::shard().
   static DimSlice shard(std::uint64_t rank, std::uint64_t world) noexcept {
-    return {.kind = Kind::shard, .rank = rank, .world = world};
+    return {Kind::shard, 0, {}, {}, 1, rank, world};
   }
   /// Takes all dimensions that no other DimSlice takes. A Slice may have at most one.
-  static DimSlice ellipsis() noexcept { return {.kind = Kind::ellipsis}; }
+  static DimSlice ellipsis() noexcept { return {Kind::ellipsis}; }
 };
 
 /// A run: the contiguous bytes [offset, offset + size) of a tensor.
@@ -64,7 +64,9 @@ struct ByteRun {
   std::uint64_t offset = 0;  ///< bytes from the first byte of the tensor
   std::uint64_t size = 0;    ///< in bytes
   /// Returns true when both are the same bytes.
-  friend bool operator==(const ByteRun&, const ByteRun&) = default;
+  friend bool operator==(const ByteRun& a, const ByteRun& b) noexcept {
+    return a.offset == b.offset && a.size == b.size;
+  }
 };
 
 /// A slice for one dtype and shape. Slice::resolve() makes it. A copy allocates memory when the rank is larger than
@@ -134,9 +136,8 @@ class Slice {
   /// @}
   /// Takes the slice that a text names: see parse(). If the text is not a slice, resolve() has the error slice_syntax.
   /// May throw `std::bad_alloc`.
-  template <class Text>
-  requires std::is_convertible_v<const Text&, std::string_view> Slice(const Text& text)
-      : Slice(from_text(text)) {}  // NOLINT(google-explicit-constructor)
+  template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
+  Slice(const Text& text) : Slice(from_text(text)) {}  // NOLINT(google-explicit-constructor)
   /// Takes the whole tensor.
   static Slice all() noexcept { return {}; }
 

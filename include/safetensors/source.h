@@ -3,11 +3,11 @@
 #pragma once
 
 #include <safetensors/error.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 namespace safetensors {
 namespace os {
@@ -36,11 +36,11 @@ class SAFETENSORS_API_CLASS Source {
   /// source. Returns the number of bytes read, which may be smaller than `destination.size()`. 0 means the end of the
   /// source.
   /// An error should have the code read_failed. If there is an `errno`, set os_error to it.
-  [[nodiscard]] virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const = 0;
+  [[nodiscard]] virtual Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const = 0;
 
   /// Memory that holds bytes of the source.
   struct Memory {
-    std::span<const std::byte> bytes;   ///< the bytes; valid as long as any copy of `owner` exists
+    Span<const std::byte> bytes;        ///< the bytes; valid as long as any copy of `owner` exists
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   };
   /// Returns memory that holds the bytes [offset, offset + size), or {} if the source has no such memory. The default

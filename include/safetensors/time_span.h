@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace safetensors {
 inline namespace v0 {
@@ -20,12 +21,8 @@ class TimeSpan {
   /// Makes a span of 0.
   constexpr TimeSpan() noexcept = default;
   /// Converts a duration of std::chrono, and rounds away from 0.
-  template <class Duration>
-  requires requires(const Duration& duration) {
-    duration.count();
-    Duration::period::num;
-    Duration::period::den;
-  }
+  template <class Duration, class = decltype(std::declval<const Duration&>().count()),
+            class = decltype(Duration::period::num + Duration::period::den)>
   constexpr TimeSpan(const Duration& duration) noexcept {  // NOLINT(google-explicit-constructor)
     using Count = typename Duration::rep;
     if constexpr (Duration::period::num == 1 && Duration::period::den == 1000 && std::is_integral_v<Count> &&

@@ -4,13 +4,12 @@
 
 #include <safetensors/error.h>
 #include <safetensors/shape.h>
+#include <safetensors/span.h>
 
 #include <cassert>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <type_traits>
 #include <utility>
 #if __has_include(<mdspan>) && __cplusplus > 202002L
@@ -79,7 +78,7 @@ class TypedView {
   /// Returns the elements. They are valid as long as any copy of this view exists.
   [[nodiscard]] T* data() const& noexcept { return data_; }
   detail::GiveTheObjectANameFirst data() const&& = delete;
-  [[nodiscard]] std::span<T> span() const& noexcept { return {data_, size()}; }
+  [[nodiscard]] Span<T> span() const& noexcept { return {data_, size()}; }
   detail::GiveTheObjectANameFirst span() const&& = delete;
   [[nodiscard]] T* begin() const& noexcept { return data_; }
   detail::GiveTheObjectANameFirst begin() const&& = delete;
@@ -93,22 +92,18 @@ class TypedView {
   ///
   /// Without `NDEBUG`, an assertion checks the number of indices and their bounds. With `NDEBUG`, a wrong number of
   /// indices or an index out of bounds is undefined behaviour.
-  template <std::integral... Index>
-  [[nodiscard]] value_type operator()(Index... index) const noexcept requires std::is_const_v<T> {
+  template <class... Index, std::enable_if_t<(std::is_integral_v<Index> && ...), int> = 0>
+  [[nodiscard]] std::conditional_t<std::is_const_v<T>, value_type, T&> operator()(Index... index) const& noexcept {
     return data_[offset_of(index...)];
   }
-  template <std::integral... Index>
-  [[nodiscard]] T& operator()(Index... index) const& noexcept requires(!std::is_const_v<T>) {
-    return data_[offset_of(index...)];
-  }
-  template <std::integral... Index>
-  T& operator()(Index... index) const&& noexcept requires(!std::is_const_v<T>) = delete;
+  template <class... Index, class Kept = T, std::enable_if_t<!std::is_const_v<Kept>, int> = 0>
+  detail::GiveTheObjectANameFirst operator()(Index... index) const&& = delete;
   /// @}
 
   /// Returns row `index`: the elements whose first index is `index`. They are valid as long as any copy of this view
   /// exists. A scalar has no rows. Without `NDEBUG`, an assertion checks `index`. With `NDEBUG`, an index out of bounds
   /// is undefined behaviour.
-  [[nodiscard]] std::span<T> row(std::size_t index) const& noexcept {
+  [[nodiscard]] Span<T> row(std::size_t index) const& noexcept {
     assert(!shape_.empty() && index < shape_[0] && "row of a TypedView out of bounds");
     const std::size_t width = size() / static_cast<std::size_t>(shape_[0]);
     return {data_ + index * width, width};

@@ -8,12 +8,12 @@
 #include <safetensors/header.h>
 #include <safetensors/path.h>
 #include <safetensors/slice.h>
+#include <safetensors/span.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,10 +62,10 @@ struct WriteOptions {
 
 /// A tensor in memory of the caller. All members must stay valid during the call.
 struct TensorData {
-  std::string_view name;             ///< valid UTF-8
-  Dtype dtype = Dtype::U8;           ///< type of the elements
-  ShapeView shape;                   ///< dimensions in elements, outermost first
-  std::span<const std::byte> bytes;  ///< elements in C order, little-endian, exactly as many as `shape` says
+  std::string_view name;        ///< valid UTF-8
+  Dtype dtype = Dtype::U8;      ///< type of the elements
+  ShapeView shape;              ///< dimensions in elements, outermost first
+  Span<const std::byte> bytes;  ///< elements in C order, little-endian, exactly as many as `shape` says
 };
 
 /// A whole file in memory.
@@ -73,25 +73,25 @@ struct Serialized {
   std::unique_ptr<std::byte[]> data;  ///< the bytes of the file
   std::size_t size = 0;               ///< in bytes
   /// Returns the bytes of the file. They are valid as long as this object exists.
-  [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
+  [[nodiscard]] Span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
   detail::GiveTheObjectANameFirst bytes() const&& = delete;
 };
 
 /// Returns the header that serialize() and save() write for these tensors.
 /// Errors: those of HeaderBuilder, and data_length.
-[[nodiscard]] SAFETENSORS_API Result<Header> layout(std::span<const TensorData> tensors,
+[[nodiscard]] SAFETENSORS_API Result<Header> layout(Span<const TensorData> tensors,
                                                     const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                     const LayoutOptions& options = {}) noexcept;
 
 /// Returns the bytes of a file, in one allocation. Errors: those of layout(), and out_of_memory.
-[[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(std::span<const TensorData> tensors,
+[[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(Span<const TensorData> tensors,
                                                            const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                            const LayoutOptions& options = {}) noexcept;
 
 /// One of the files that write_files() writes.
 struct FileContents {
   PathView path;                                         ///< path of the file
-  std::span<const TensorData> tensors;                   ///< tensors of the file
+  Span<const TensorData> tensors;                        ///< tensors of the file
   std::optional<MetadataPairs> metadata = std::nullopt;  ///< metadata of the file
 };
 
@@ -103,7 +103,7 @@ struct FileContents {
 /// new and some old files. An error there does the same, and its message ends in "; N of M files were already
 /// replaced". Up to three descriptors per file are open at the same time.
 /// Errors: those of save(), with the path of the file; invalid_argument if two paths lead to the same file.
-[[nodiscard]] SAFETENSORS_API Status write_files(std::span<const FileContents> files, const WriteOptions& options = {},
+[[nodiscard]] SAFETENSORS_API Status write_files(Span<const FileContents> files, const WriteOptions& options = {},
                                                  const LayoutOptions& layout_options = {}) noexcept;
 
 /// Writes a file in several calls, in any order. The file may be larger than the memory.
@@ -135,7 +135,7 @@ class Writer {
   /// Errors: not_found, overlapping_write, buffer_size (after the end of the tensor), write_failed, out_of_memory,
   /// writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
-                                             std::span<const std::byte> bytes) noexcept;
+                                             Span<const std::byte> bytes) noexcept;
 
   /// Writes whole rows of a tensor. Row i is the elements whose first index is i, so a tensor of shape [n, ...] has n
   /// rows of nbytes / n bytes.
@@ -147,7 +147,7 @@ class Writer {
   /// rows), slice_bits (the rows of this dtype and shape do not end with a byte), slice_index (`first_row` is larger
   /// than n), data_length (not a whole number of rows).
   [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
-                                                  std::span<const std::byte> bytes) noexcept;
+                                                  Span<const std::byte> bytes) noexcept;
 
   /// Writes a slice of a tensor, for instance a block of columns: `writer.write_slice("w", ":, 8:16", bytes)`.
   ///
@@ -156,7 +156,7 @@ class Writer {
   /// works as write(). Any number of threads may call it at the same time. Errors: those of write() and of
   /// Slice::resolve(); data_length (not the size of the slice).
   [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
-                                                   std::span<const std::byte> bytes) noexcept;
+                                                   Span<const std::byte> bytes) noexcept;
 
   /// Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape.
   ///
@@ -211,11 +211,11 @@ struct MetadataEdit {
 /// is lost.
 /// Errors: those of File::open(), HeaderBuilder and save(), header_does_not_fit, file_changed, unsupported (the file
 /// has accepted faults).
-[[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, std::span<const MetadataEdit> edits,
+[[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, Span<const MetadataEdit> edits,
                                                    const EditOptions& options = {}) noexcept;
 [[nodiscard]] inline Status edit_metadata(PathView path, std::initializer_list<MetadataEdit> edits,
                                           const EditOptions& options = {}) noexcept {
-  return edit_metadata(path, std::span<const MetadataEdit>(edits.begin(), edits.size()), options);
+  return edit_metadata(path, Span<const MetadataEdit>(edits.begin(), edits.size()), options);
 }
 /// @}
 

@@ -193,7 +193,7 @@ safetensors_status safetensors_tensor_shape(const safetensors_tensor* tensor, ui
   clear(rank);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{tensor, "tensor"}, {rank, "rank"}}); !status) return status;
-    return copy_out(tensor->tensor.shape(), shape, capacity, rank);
+    return copy_out(std::span(tensor->tensor.shape()), shape, capacity, rank);
   });
 }
 

@@ -138,7 +138,7 @@ safetensors_status safetensors_header_shape(const safetensors_header* header, co
     if (Status status = require({{header, "header"}, {rank, "rank"}}); !status) return status;
     auto tensor = find(header, name, name_length);
     if (!tensor) return std::move(tensor).error();
-    return copy_out((*tensor)->shape, shape, capacity, rank);
+    return copy_out(std::span((*tensor)->shape), shape, capacity, rank);
   });
 }
 

@@ -45,7 +45,7 @@ Result<std::uint64_t> CallbackSource::size() const {
   });
 }
 
-Result<std::size_t> CallbackSource::read_at(std::uint64_t offset, std::span<std::byte> destination) const {
+Result<std::size_t> CallbackSource::read_at(std::uint64_t offset, Span<std::byte> destination) const {
   return call<std::size_t>("read_at", destination.size(), [&](std::size_t* count, safetensors_error* error) {
     return callbacks_.read_at(callbacks_.user, offset, destination.data(), destination.size(), count, error);
   });

@@ -14,7 +14,7 @@ class CallbackSource final : public Source, public std::enable_shared_from_this<
   void own() noexcept { owned_ = true; }
 
   [[nodiscard]] Result<std::uint64_t> size() const override;
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const override;
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override;
   [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const override;
   [[nodiscard]] bool concurrent() const noexcept override { return callbacks_.one_thread_at_a_time == 0; }
   [[nodiscard]] std::uint64_t request_bytes() const noexcept override { return callbacks_.request_bytes; }

@@ -37,8 +37,7 @@ class CallerSource final : public Source {
         Errc::read_failed, "size() of the source");
   }
 
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override {
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (request_bytes_ != 0 && destination.size() > request_bytes_)
       destination = destination.first(static_cast<std::size_t>(request_bytes_));
     Result<std::size_t> count = base::called(

@@ -36,7 +36,7 @@ Result<Checkpoint> Checkpoint::open(PathView path, const CheckpointOptions& opti
   });
 }
 
-Result<Checkpoint> Checkpoint::open(std::span<const std::string> paths, const CheckpointOptions& options) noexcept {
+Result<Checkpoint> Checkpoint::open(Span<const std::string> paths, const CheckpointOptions& options) noexcept {
   auto state = file::open_checkpoint(paths, options, os::descriptor_limit());
   if (!state) return std::move(state).error();
   return Checkpoint(*std::move(state));
@@ -62,7 +62,7 @@ bool Checkpoint::contains(std::string_view name) const noexcept {
   return state_->find(name) != format::NameIndex::kNone;
 }
 
-std::span<const File> Checkpoint::files() const& noexcept {
+Span<const File> Checkpoint::files() const& noexcept {
   return state_->files;
 }
 

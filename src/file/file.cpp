@@ -137,7 +137,7 @@ Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept 
   });
 }
 
-Result<File> File::from_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+Result<File> File::from_memory(Span<const std::byte> bytes, std::shared_ptr<const void> owner,
                                const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<File> {
     return file::open_source(std::make_shared<file::MemorySource>(bytes, std::move(owner)), options);

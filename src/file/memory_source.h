@@ -16,8 +16,7 @@ class MemorySource final : public Source {
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return std::uint64_t{bytes_.size()}; }
 
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override {
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (offset >= bytes_.size()) return std::size_t{0};
     const auto rest = bytes_.subspan(static_cast<std::size_t>(offset));
     const std::size_t count = std::min(rest.size(), destination.size());

@@ -142,14 +142,14 @@ Result<Array> Tensor::read_slice(const Slice& slice) const noexcept {
   });
 }
 
-Status Tensor::read_into(std::span<std::byte> destination) const noexcept {
+Status Tensor::read_into(Span<std::byte> destination) const noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = file::check_size(*state_, *info_, nbytes(), destination.size()); !status) return status;
     return state_->read(*info_, info_->file_offset, destination);
   });
 }
 
-Status Tensor::read_into(const Slice& slice, std::span<std::byte> destination) const noexcept {
+Status Tensor::read_into(const Slice& slice, Span<std::byte> destination) const noexcept {
   return base::guarded([&]() -> Status {
     const Result<ResolvedSlice> resolved = file::resolve(slice, *info_);
     if (!resolved) return state_->describe(*info_, resolved.error());

@@ -66,8 +66,7 @@ class SourceReader::CountingSource final : public Source {
  public:
   CountingSource(const Source& source, ReadCounts& counts) noexcept : source_(source), counts_(counts) {}
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return source_.size(); }
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override {
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     ++counts_.calls;
     Result<std::size_t> count = source_.read_at(offset, destination);
     if (count) counts_.buffered += std::min(*count, destination.size());  // a Source may return any number

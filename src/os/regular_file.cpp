@@ -147,7 +147,7 @@ Result<Lease> RegularFile::lease() const noexcept {
   });
 }
 
-Result<std::size_t> RegularFile::read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept {
+Result<std::size_t> RegularFile::read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept {
   if (destination.empty() || offset >= kMaxOffset) return std::size_t{0};
   std::size_t length = std::min(destination.size(), kMaxRead);
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, kMaxOffset - offset));

@@ -49,8 +49,7 @@ class RegularFile final : public Source {
 
   // The size at the time of open(), in bytes.
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return identity_.size; }
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset,
-                                            std::span<std::byte> destination) const noexcept override;
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override;
 
   // Returns the descriptor. It is valid while the Lease lives, and the Lease must not outlive the file. Errors, only
   // with Between::is_closed and without a path: open_failed, file_changed (device, inode, size or change time differ

@@ -82,7 +82,7 @@ Result<std::vector<plan::Item>> packed_items(std::span<const Tensor> tensors, co
 
 }  // namespace
 
-std::span<const PackedTensor> PackedTable::tensors() const& noexcept {
+Span<const PackedTensor> PackedTable::tensors() const& noexcept {
   return state_ ? std::span<const PackedTensor>(state_->tensors) : std::span<const PackedTensor>();
 }
 
@@ -109,7 +109,7 @@ Result<PackedLayout> PackedLayout::make(const Tensors& tensors, const PackedOpti
   });
 }
 
-Result<PackedLayout> PackedLayout::make(std::span<const Tensor> tensors, const PackedOptions& options) noexcept {
+Result<PackedLayout> PackedLayout::make(Span<const Tensor> tensors, const PackedOptions& options) noexcept {
   return base::guarded([&]() -> Result<PackedLayout> {
     if (Status status = check_alignment(options.alignment); !status) return std::move(status).error();
     Result<std::vector<plan::Item>> items = packed_items(tensors, options);

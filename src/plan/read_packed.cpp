@@ -87,7 +87,7 @@ void clear_gaps(const PackedTable& table, std::span<std::byte> bytes) noexcept {
 
 }  // namespace
 
-Result<Packed> read_packed(const PackedLayout& layout, std::span<std::byte> destination,
+Result<Packed> read_packed(const PackedLayout& layout, Span<std::byte> destination,
                            const ReadOptions& options) noexcept {
   return base::guarded([&]() -> Result<Packed> {
     const detail::PackedLayoutState& state = *layout.state_;

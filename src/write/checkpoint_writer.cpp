@@ -218,7 +218,7 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
   });
 }
 
-Status CheckpointWriter::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+Status CheckpointWriter::write(std::string_view name, std::uint64_t offset, Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     const Result<write::TensorFile*> file = state_->file_of(layout_, name);
@@ -227,7 +227,7 @@ Status CheckpointWriter::write(std::string_view name, std::uint64_t offset, std:
 }
 
 Status CheckpointWriter::write_rows(std::string_view name, std::uint64_t first_row,
-                                    std::span<const std::byte> bytes) noexcept {
+                                    Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     const Result<write::TensorFile*> file = state_->file_of(layout_, name);
@@ -235,8 +235,7 @@ Status CheckpointWriter::write_rows(std::string_view name, std::uint64_t first_r
   });
 }
 
-Status CheckpointWriter::write_slice(std::string_view name, const Slice& slice,
-                                     std::span<const std::byte> bytes) noexcept {
+Status CheckpointWriter::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     const Result<write::TensorFile*> file = state_->file_of(layout_, name);

@@ -77,7 +77,7 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 
 }  // namespace
 
-Status edit_metadata(PathView path, std::span<const MetadataEdit> edits, const EditOptions& options) noexcept {
+Status edit_metadata(PathView path, Span<const MetadataEdit> edits, const EditOptions& options) noexcept {
   Status status = base::guarded([&] { return edit(path, edits, options); });
   if (status) return status;
   return base::guarded([&] { return base::with_path(std::move(status).error(), path); });

@@ -56,7 +56,7 @@ Result<std::optional<MetadataPairs>> merge(std::span<const File> files, Metadata
 
 }  // namespace
 
-Result<std::optional<MetadataPairs>> merge_metadata(std::span<const File> files, MetadataConflict conflict) noexcept {
+Result<std::optional<MetadataPairs>> merge_metadata(Span<const File> files, MetadataConflict conflict) noexcept {
   return base::guarded([&] { return merge(files, conflict); });
 }
 

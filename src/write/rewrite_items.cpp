@@ -126,7 +126,7 @@ format::ModelNames RewriteItems::names(const RewriteOptions& options) const {
   if (!options.folder || options.stem) return format::ModelNames::of_stem(options.stem.value_or("model"));
   std::set<std::string> stems;
   std::vector<std::string> names;
-  for (const File& file : options.names_of ? options.names_of->files() : std::span(files_)) {
+  for (const File& file : options.names_of ? options.names_of->files() : Span<const File>(files_)) {
     names.push_back(file.path().substr(file.path().rfind('/') + 1));
     stems.insert(format::stem_of(names.back()));
   }

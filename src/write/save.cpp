@@ -70,8 +70,8 @@ Status save_all(PathView path, std::span<const NamedTensor> tensors, const Metad
 
 inline namespace v0 {
 
-Status save(PathView path, std::span<const NamedTensor> tensors, const MetadataPairs& metadata,
-            const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
+Status save(PathView path, Span<const NamedTensor> tensors, const MetadataPairs& metadata, const WriteOptions& options,
+            const LayoutOptions& layout_options) noexcept {
   return base::guarded([&]() -> Status {
     Status status = write::save_all(path, tensors, metadata, options, layout_options);
     if (status) return status;

@@ -124,7 +124,7 @@ Status save_all(PathView folder, Tensors tensors, const CheckpointLayout& layout
 
 inline namespace v0 {
 
-Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, const CheckpointLayoutOptions& layout,
+Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayoutOptions& layout,
                        const CheckpointWriteOptions& options) noexcept {
   return base::guarded([&]() -> Status {
     const Result<CheckpointLayout> made = write::lay_out(tensors, layout);
@@ -133,7 +133,7 @@ Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, co
   });
 }
 
-Status save_checkpoint(PathView folder, std::span<const NamedTensor> tensors, const CheckpointLayout& layout,
+Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayout& layout,
                        const CheckpointWriteOptions& options) noexcept {
   return base::guarded([&]() -> Status {
     if (Status status = write::check_tensors(tensors, layout); !status)

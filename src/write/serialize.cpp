@@ -83,7 +83,7 @@ Result<Replacements> make_replacements(std::span<const FileContents> files, std:
 
 }  // namespace
 
-Result<Header> layout(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+Result<Header> layout(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                       const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
     Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
@@ -92,7 +92,7 @@ Result<Header> layout(std::span<const TensorData> tensors, const std::optional<M
   });
 }
 
-Result<Serialized> serialize(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+Result<Serialized> serialize(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                              const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Serialized> {
     const Result<Image> image = make_image(tensors, metadata, options);
@@ -110,7 +110,7 @@ Result<Serialized> serialize(std::span<const TensorData> tensors, const std::opt
   });
 }
 
-Status save(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+Status save(PathView path, Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
             const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
   return base::guarded([&]() -> Status {
     const Result<Image> image = make_image(tensors, metadata, layout_options);
@@ -119,7 +119,7 @@ Status save(PathView path, std::span<const TensorData> tensors, const std::optio
   });
 }
 
-Status write_files(std::span<const FileContents> files, const WriteOptions& options,
+Status write_files(Span<const FileContents> files, const WriteOptions& options,
                    const LayoutOptions& layout_options) noexcept {
   return base::guarded([&]() -> Status {
     std::vector<Image> images;

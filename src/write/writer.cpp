@@ -37,21 +37,21 @@ Result<Writer> Writer::create(PathView path, const Header& header, const WriteOp
   });
 }
 
-Status Writer::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+Status Writer::write(std::string_view name, std::uint64_t offset, Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     return state_->file->write(name, offset, bytes);
   });
 }
 
-Status Writer::write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes) noexcept {
+Status Writer::write_rows(std::string_view name, std::uint64_t first_row, Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     return state_->file->write_rows(name, first_row, bytes);
   });
 }
 
-Status Writer::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) noexcept {
+Status Writer::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) return write::closed_error();
     return state_->file->write_slice(name, slice, bytes);

@@ -1,6 +1,6 @@
 # Makes the two amalgamations in the folder BUILD with scripts/amalgamate, compiles each alone, and uses it:
 # - the whole library: from C++20;
-# - the reader: from C++20, from C++17 and from C.
+# - the reader: from C++20, from C++17 without exceptions and RTTI, whose verdicts are the same, and from C.
 set(here ${CMAKE_CURRENT_LIST_DIR})
 set(tests ${here}/..)
 function(run)
@@ -24,7 +24,6 @@ int main(void) {
   return safetensors_file_open(\"no such file\", 0, &file, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
 }
 ")
-configure_file(${BUILD}/c_program.c ${BUILD}/cpp17_program.cpp COPYONLY)
 
 set(flags -O0 -I${BUILD})
 run(${COMPILER} -std=c++20 ${flags} -Wall -Wextra -Werror -c ${BUILD}/safetensors_all.cpp -o ${BUILD}/all.o)
@@ -35,8 +34,10 @@ run(${COMPILER} -std=c++20 ${flags} -Wall -Wextra -Werror -c ${BUILD}/safetensor
 run(${COMPILER} -std=c++20 ${flags} -I${BUILD}/reader ${tests}/package/consumer_reader.cpp ${BUILD}/reader.o -pthread
   -o ${BUILD}/consumer)
 run(${BUILD}/consumer ${BUILD}/consumer.safetensors)
-run(${COMPILER} -std=c++17 ${flags} ${BUILD}/cpp17_program.cpp ${BUILD}/reader.o -pthread -o ${BUILD}/cpp17_program)
-run(${BUILD}/cpp17_program)
+run(${COMPILER} -std=c++17 -fno-exceptions -fno-rtti -Wall -Wextra -Wconversion -Werror ${flags} -I${BUILD}/reader
+  ${tests}/cpp17/verdicts.cpp ${BUILD}/reader.o -pthread -o ${BUILD}/cpp17_verdicts)
+run(${CMAKE_COMMAND} -DWRITE_CASES=${WRITE_CASES} -DVERDICTS=${BUILD}/cpp17_verdicts -DBUILD=${BUILD}
+  -P ${tests}/cpp17/verdicts.cmake)
 run(${C_COMPILER} -std=c11 ${flags} -c ${BUILD}/c_program.c -o ${BUILD}/c_program.o)
 run(${COMPILER} ${BUILD}/c_program.o ${BUILD}/reader.o -pthread -o ${BUILD}/c_program)
 run(${BUILD}/c_program)

@@ -79,7 +79,9 @@ class Document:
             compile_c = ["gcc", "-std=c11", "-pedantic", *FLAGS, "-c", name, "-o", binary + ".o"]
             commands = [compile_c, ["g++", binary + ".o", "-o", binary]]
         else:
-            commands = [["g++", "-std=c++20", *FLAGS, name, "-o", binary]]
+            cpp17 = source.stem.startswith("cpp17")
+            standard = ["-std=c++17", "-fno-exceptions", "-fno-rtti"] if cpp17 else ["-std=c++20"]
+            commands = [["g++", *standard, *FLAGS, name, "-o", binary]]
         commands[-1] += [str(self.build / "libsafetensors.a"), "-pthread"]
         for command in commands:
             code, output = call(command, self.scratch, {**self.environment, "PATH": os.environ["PATH"]})

@@ -44,7 +44,7 @@ class OddSource final : public Source {
     const Inside inside(*this);
     return std::uint64_t{bytes_.size()};
   }
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const override {
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override {
     const Inside inside(*this);
     {
       const std::lock_guard lock(mutex_);

@@ -144,7 +144,7 @@ TEST(OpenCancellation, StopsOnFlagSetBySource) {
   class Setting final : public ScriptedSource {
    public:
     Setting(std::string bytes, std::atomic<bool>& flag) : ScriptedSource(std::move(bytes)), flag_(flag) {}
-    Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+    Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
       if (offset > 8) flag_ = true;
       return ScriptedSource::read_at(offset, destination);
     }

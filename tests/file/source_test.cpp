@@ -89,7 +89,7 @@ class ZipMember final : public Source {
     }
   }
   Result<std::uint64_t> size() const noexcept override { return std::uint64_t{size_}; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (offset >= size_) return std::size_t{0};
     const std::size_t count = std::min(destination.size(), size_ - static_cast<std::size_t>(offset));
     std::memcpy(destination.data(), archive_.data() + start_ + offset, count);

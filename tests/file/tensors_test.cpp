@@ -17,7 +17,7 @@ class HeaderSource final : public Source {
  public:
   HeaderSource(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}
   Result<std::uint64_t> size() const noexcept override { return size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> to) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> to) const noexcept override {
     if (offset >= bytes_.size()) return std::size_t{0};
     const std::size_t count = std::min(to.size(), bytes_.size() - static_cast<std::size_t>(offset));
     std::memcpy(to.data(), bytes_.data() + offset, count);

@@ -168,8 +168,8 @@ TEST(ShapeDims, RefuseValueThatDoesNotFit) {
 TEST(ShapeDims, RefuseValueAboveMaximumOfMachine) {
   constexpr std::uint64_t kMax = 0xFFFFFFFF;
   std::vector<std::size_t> dims(1);
-  EXPECT_TRUE(safetensors::detail::copy_dims(Shape{kMax}, std::span(dims), kMax).ok());
-  const auto status = safetensors::detail::copy_dims(Shape{kMax + 1}, std::span(dims), kMax);
+  EXPECT_TRUE(safetensors::detail::copy_dims(Shape{kMax}, safetensors::Span(dims), kMax).ok());
+  const auto status = safetensors::detail::copy_dims(Shape{kMax + 1}, safetensors::Span(dims), kMax);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message, "dimension 0 of the shape [4294967296] is 4294967296, the maximum is 4294967295");
 }

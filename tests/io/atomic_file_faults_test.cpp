@@ -344,7 +344,7 @@ class FailingSource final : public Source {
  public:
   explicit FailingSource(Errc code) : code_(code) {}
   Result<std::uint64_t> size() const noexcept override { return std::uint64_t{4'000'000}; }
-  Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t, Span<std::byte>) const noexcept override {
     return Error{.code = code_, .message = "from the source"};
   }
 

@@ -1,7 +1,7 @@
 // The bytes belong to Serialized.
 #include <safetensors/safetensors.h>
 
-std::size_t size(std::span<const safetensors::TensorData> tensors) {
+std::size_t size(safetensors::Span<const safetensors::TensorData> tensors) {
 #ifdef MISUSE
   return safetensors::serialize(tensors).value().bytes().size();  // expect: deleted
 #else

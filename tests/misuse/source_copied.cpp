@@ -3,7 +3,7 @@
 
 struct Empty : safetensors::Source {
   safetensors::Result<std::uint64_t> size() const noexcept override { return std::uint64_t{0}; }
-  safetensors::Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override {
+  safetensors::Result<std::size_t> read_at(std::uint64_t, safetensors::Span<std::byte>) const noexcept override {
     return std::size_t{0};
   }
 };

@@ -1,7 +1,7 @@
 // A caller ignores the Status of a call.
 #include <safetensors/safetensors.h>
 
-void write(safetensors::Writer& writer, std::span<const std::byte> bytes) {
+void write(safetensors::Writer& writer, safetensors::Span<const std::byte> bytes) {
 #ifdef MISUSE
   writer.write("a", 0, bytes);  // expect: nodiscard
 #else

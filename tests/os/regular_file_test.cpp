@@ -243,7 +243,7 @@ class OddSource final : public Source {
  public:
   explicit OddSource(std::size_t surplus) : surplus_(surplus) {}
   Result<std::uint64_t> size() const noexcept override { return std::uint64_t{10}; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (surplus_ != 0) return destination.size() + surplus_;
     const std::size_t count = std::min<std::size_t>({3, destination.size(), static_cast<std::size_t>(10 - offset)});
     for (std::size_t i = 0; i < count; ++i) destination[i] = std::byte(offset + i);

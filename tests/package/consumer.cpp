@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   const std::array<std::uint64_t, 2> shape = {2, 3};
-  const st::TensorData tensor = {"weight", st::Dtype::F32, shape, std::as_bytes(std::span(values))};
+  const st::TensorData tensor = {"weight", st::Dtype::F32, shape, st::as_bytes(st::Span(values))};
   if (st::Status status = st::save(argv[1], {&tensor, 1}); !status) return fail(status.error());
 
   const st::Result<st::File> file = st::File::open(argv[1]);

@@ -1,5 +1,5 @@
 // Uses only safetensors::reader: makes a file by hand, opens it, reads a slice, executes a plan, and learns that this
-// part of the library has no driver for devices.
+// part of the library has no driver for devices. Packages compile it as C++17 without exceptions and RTTI.
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
 
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
 
   st::ReadPlan to_device;
   st::Destination destination;
-  destination.device = {.device = 0, .address = 4096, .size = 24};
+  destination.device = {0, 4096, 24};
   if (st::Status status = to_device.add(*weight, destination); !status) return fail(status.error());
   const st::Result<st::ReadResult> refused = to_device.execute();
   if (refused || refused.error().code != st::Errc::unsupported) return 1;

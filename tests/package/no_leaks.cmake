@@ -1,4 +1,4 @@
-# A consumer gets C++20 and the headers, no flags, and one definition if the library is shared.
+# A consumer gets C++17 and the headers, no flags, and one definition if the library is shared.
 set(library safetensors::safetensors)
 get_target_property(aliased ${library} ALIASED_TARGET)
 if(aliased)
@@ -19,6 +19,6 @@ foreach(property IN ITEMS INTERFACE_COMPILE_OPTIONS INTERFACE_COMPILE_DEFINITION
   endif()
 endforeach()
 get_target_property(features ${library} INTERFACE_COMPILE_FEATURES)
-if(NOT features STREQUAL "cxx_std_20")
+if(NOT features STREQUAL "cxx_std_17")
   message(FATAL_ERROR "compile features that reach consumers: ${features}")
 endif()

@@ -30,7 +30,7 @@ class BrokenSource final : public Source {
                                      R"(],"data_offsets":[0,)" + std::to_string(kTensorBytes) + "]}}",
                                  "")) {}
   Result<std::uint64_t> size() const noexcept override { return header_.size() + kTensorBytes; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     ++reads;
     for (const std::uint64_t at : broken) {
       if (at < offset || at - offset >= destination.size()) continue;

@@ -19,7 +19,7 @@ class Hole final : public Source {
  public:
   explicit Hole(std::string header, std::uint64_t size) : header_(std::move(header)), size_(size) {}
   Result<std::uint64_t> size() const noexcept override { return header_.size() + size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     read += destination.size();
     std::memset(destination.data(), 0, destination.size());
     if (offset < header_.size())

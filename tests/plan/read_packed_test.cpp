@@ -178,7 +178,7 @@ class ZeroSource final : public Source {
     size_ = head_.size() + kBytes;
   }
   Result<std::uint64_t> size() const noexcept override { return size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> to) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> to) const noexcept override {
     for (std::size_t i = 0; i < to.size(); ++i)
       to[i] = offset + i < head_.size() ? static_cast<std::byte>(head_[static_cast<std::size_t>(offset + i)])
                                         : std::byte{0};

@@ -354,7 +354,7 @@ class Sevens final : public Source {
  public:
   static constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
   Result<std::uint64_t> size() const noexcept override { return kHeader.size() + kBytes; }
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     std::memset(destination.data(), 7, destination.size());
     for (std::size_t i = 0; i < destination.size() && offset + i < kHeader.size(); ++i)
       destination[i] = static_cast<std::byte>(kHeader[offset + i]);

@@ -31,7 +31,7 @@ class BlockedSource final : public ScriptedSource {
  public:
   using ScriptedSource::ScriptedSource;
 
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     {
       std::unique_lock lock(mutex_);
       ++begun_;
@@ -176,7 +176,7 @@ TEST(PlanReserved, MemoryOutlivesFailedRead) {
                                              }}));
   EXPECT_EQ(error.code, Errc::read_failed);
   ASSERT_EQ(kept.nbytes(), kReserved);
-  const Result<std::span<std::byte>> bytes = kept.mutable_bytes();
+  const Result<Span<std::byte>> bytes = kept.mutable_bytes();
   ASSERT_TRUE(succeeds(bytes));
   std::ranges::fill(*bytes, std::byte{7});
 }

@@ -30,7 +30,7 @@ class GatedSource final : public ScriptedSource {
  public:
   using ScriptedSource::ScriptedSource;
 
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     {
       std::unique_lock lock(mutex_);
       begun_ += destination.size();

@@ -73,7 +73,7 @@ std::vector<T> elements(const Result<Array>& array) {
     if (!copied.empty()) std::memcpy(copied.data(), array->bytes().data(), copied.size() * sizeof(T));
     return swapped_if_big_endian(std::move(copied));
   }
-  const Result<std::span<const T>> elements = array.value().as<T>();
+  const Result<Span<const T>> elements = array.value().as<T>();
   if (!elements) return ADD_FAILURE() << elements.error().to_string(), std::vector<T>{};
   return {elements->begin(), elements->end()};
 }
@@ -95,7 +95,7 @@ class ScriptedSource : public Source {
     return std::uint64_t{bytes_.size()};
   }
 
-  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> destination) const noexcept override {
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     const std::lock_guard lock(mutex_);
     reads_.push_back({offset, destination.size()});
     if (offset + destination.size() > fail_from)

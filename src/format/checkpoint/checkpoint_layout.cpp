@@ -266,7 +266,7 @@ struct Access<CheckpointLayout> {
 
 }  // namespace detail
 
-Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor> tensors,
+Result<CheckpointLayout> CheckpointLayout::make(Span<const CheckpointTensor> tensors,
                                                 const CheckpointLayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointLayout> {
     const auto metadata = [&]() -> Result<std::string> {
@@ -277,7 +277,7 @@ Result<CheckpointLayout> CheckpointLayout::make(std::span<const CheckpointTensor
   });
 }
 
-std::span<const CheckpointFile> CheckpointLayout::files() const& noexcept {
+Span<const CheckpointFile> CheckpointLayout::files() const& noexcept {
   return state_->files;
 }
 

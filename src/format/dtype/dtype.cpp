@@ -110,7 +110,7 @@ static_assert([] {
 
 }  // namespace
 
-std::span<const Dtype> all_dtypes() noexcept {
+Span<const Dtype> all_dtypes() noexcept {
   return kByRank;
 }
 unsigned bits(Dtype dtype) noexcept {

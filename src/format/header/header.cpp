@@ -178,7 +178,7 @@ Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint
 
 inline namespace v0 {
 
-Result<std::uint64_t> Header::length(std::span<const std::byte> prefix, std::uint64_t file_size,
+Result<std::uint64_t> Header::length(Span<const std::byte> prefix, std::uint64_t file_size,
                                      const ParseOptions& options) noexcept {
   return base::guarded([&]() -> Result<std::uint64_t> {
     Result<std::uint64_t> length = format::header_length(prefix, file_size, options);

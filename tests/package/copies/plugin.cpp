@@ -5,7 +5,9 @@
 class Nothing final : public safetensors::Source {
  public:
   safetensors::Result<std::uint64_t> size() const noexcept override { return std::uint64_t{0}; }
-  safetensors::Result<std::size_t> read_at(std::uint64_t, std::span<std::byte>) const noexcept override { return 0; }
+  safetensors::Result<std::size_t> read_at(std::uint64_t, safetensors::Span<std::byte>) const noexcept override {
+    return 0;
+  }
 };
 
 // Copies elements of a type of the library. At -O0, GCC exports functions of the standard library over this type. With
