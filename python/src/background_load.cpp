@@ -5,7 +5,6 @@
 // held beyond it.
 #include "background_load.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace safetensors::python {
@@ -53,7 +52,8 @@ void BackgroundLoad::store_next() {
   if (!next) {
     failure_ = std::move(next).error();
   } else if (*next) {
-    complete_.push_back(*std::move(*next));
+    order_.push_back((*next)->index);
+    complete_.emplace((*next)->index, std::move((*next)->array));
     --remaining_;
   }
 }
@@ -63,10 +63,7 @@ Result<bool> BackgroundLoad::take(std::size_t item, Array* array, std::chrono::m
     if (taken_[item])
       return Error{.code = Errc::invalid_argument,
                    .message = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"};
-    const auto found = std::ranges::find(complete_, item, &StreamItem::index);
-    if (found == complete_.end()) return false;
-    hand_out(found, array);
-    return true;
+    return hand_out(item, array);
   });
 }
 
@@ -74,31 +71,36 @@ Result<bool> BackgroundLoad::take_next(std::size_t* item, Array* array, std::chr
   return wait_until(limit, [&]() -> Result<bool> {
     *item = taken_.size();
     if (taken_count_ == taken_.size()) return true;
-    if (complete_.empty()) return false;
-    *item = complete_.front().index;
-    hand_out(complete_.begin(), array);
-    return true;
+    while (!order_.empty()) {
+      *item = order_.front();
+      order_.pop_front();
+      if (hand_out(*item, array)) return true;
+    }
+    return false;
   });
 }
 
-void BackgroundLoad::hand_out(std::deque<StreamItem>::iterator found, Array* array) {
-  taken_[found->index] = true;
+bool BackgroundLoad::hand_out(std::size_t item, Array* array) {
+  const auto found = complete_.find(item);
+  if (found == complete_.end()) return false;
+  taken_[item] = true;
   ++taken_count_;
-  *array = std::move(found->array);
+  *array = std::move(found->second);
   complete_.erase(found);
+  return true;
 }
 
 void BackgroundLoad::give_back(std::size_t item, Array array) {
   const std::lock_guard lock(mutex_);
   taken_[item] = false;
   --taken_count_;
-  if (!closed_) complete_.push_front({.index = item, .array = std::move(array)});
+  if (!closed_ && complete_.emplace(item, std::move(array)).second) order_.push_front(item);
   changed_.notify_all();
 }
 
 void BackgroundLoad::close() noexcept {
   std::optional<Stream> ended;  // these are destroyed after the mutex is released
-  std::deque<StreamItem> complete;
+  std::map<std::size_t, Array> complete;
   std::unique_lock lock(mutex_);
   if (!failure_) failure_ = Error{.code = Errc::cancelled};
   closed_ = true;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,15 +53,17 @@ class BackgroundLoad {
   template <class Done>
   Result<bool> wait_until(std::chrono::milliseconds limit, Done done);
   void store_next();
-  void hand_out(std::deque<StreamItem>::iterator found, Array* array);
+  // Returns false if the item is not complete, or was taken.
+  bool hand_out(std::size_t item, Array* array);
 
   const std::uint64_t process_ = os::process_id();
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  bool waiting_ = false;             // a thread waits for the stream, without the mutex
-  std::optional<Stream> stream_;     // empty after the last item, and after close()
-  std::size_t remaining_;            // number of items that are not complete
-  std::deque<StreamItem> complete_;  // not taken, in the order of completion
+  bool waiting_ = false;                   // a thread waits for the stream, without the mutex
+  std::optional<Stream> stream_;           // empty after the last item, and after close()
+  std::size_t remaining_;                  // number of items that are not complete
+  std::map<std::size_t, Array> complete_;  // not taken, by item
+  std::deque<std::size_t> order_;          // items in the order of completion; also some that were taken
   std::vector<bool> taken_;
   std::size_t taken_count_ = 0;
   std::optional<Error> failure_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "os/memory.h"
 #include "os/process.h"
 #include "os/system_error.h"
 #include "os/thread_group.h"
@@ -55,6 +56,7 @@ struct Stream::State {
     return plan ? std::span<const plan::Item>(plan->items) : std::span<const plan::Item>();
   }
   bool admit(std::size_t item) noexcept;
+  Status place_next();
   void announce(const plan::Job& job);
   void fail(Error error) noexcept;
   bool tell_progress() noexcept;
@@ -65,6 +67,8 @@ struct Stream::State {
   plan::Jobs jobs;
   std::deque<std::size_t> ready;  // complete items that the caller has not taken
   std::vector<bool> announced;
+  std::size_t admitted = 0;      // number of items that were admitted, in the order of execution
+  std::size_t placed = 0;        // number of items that have memory
   std::uint64_t held_bytes = 0;  // of results on the host that were begun and that the caller has not taken
   bool stopping = false;
   std::optional<Error> failure;
@@ -124,13 +128,27 @@ bool Stream::State::admit(std::size_t item) noexcept {
   const std::uint64_t size = run.items()[item].host_bytes();
   const std::uint64_t budget = run.budget().result_bytes();
   if (held_bytes != 0 && (size > budget || held_bytes > budget - size)) return false;
-  Status status = base::guarded([&] { return run.memory().place({&item, 1}); });
+  Status status = admitted < placed ? Status() : base::guarded([&] { return place_next(); });
   if (!status) {
     fail(std::move(status).error());
     return false;
   }
+  ++admitted;
   held_bytes += size;
   return true;
+}
+
+// Small neighbours share a huge page. From malloc, their memory would stay with the process when they are dropped. If
+// the budget is small, they share less, because memory that is shared may be held beyond it.
+Status Stream::State::place_next() {
+  const std::span<const std::size_t> order = run.order().subspan(placed);
+  const std::uint64_t enough = std::min<std::uint64_t>(os::kHugePage, run.budget().result_bytes() / 8);
+  std::uint64_t bytes = run.items()[order[0]].host_bytes();
+  std::size_t count = 1;
+  while (bytes < enough && count < order.size() && run.items()[order[count]].host_bytes() < enough)
+    bytes += run.items()[order[count++]].host_bytes();
+  placed += count;
+  return run.memory().place(order.first(count));
 }
 
 // After a failure, next() may have returned the error. Then it must not return an item again.

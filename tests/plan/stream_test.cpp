@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <safetensors/read_plan.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -421,6 +423,33 @@ TEST_F(StreamTest, KeepsTakenItemsAlive) {
     for (int takes = 0; takes < 5; ++takes) kept.push_back(*std::move(*stream->next()));
   }
   for (const StreamItem& item : kept) expect_item(item);
+}
+
+// Small items share a map of their own: malloc would keep their memory for the process.
+TEST_F(StreamTest, ReturnsMemoryOfSmallItemsToSystem) {
+  use(std::vector<std::size_t>(100, 40'960));  // neighbours that are smaller than what malloc maps
+  std::vector<StreamItem> kept;
+  std::set<std::uintptr_t> pages;
+  {
+    Result<Stream> stream = plan.stream({.threads = 1});
+    ASSERT_TRUE(succeeds(stream));
+    while (std::optional<StreamItem> item = stream->next().value()) kept.push_back(*std::move(item));
+  }
+  ASSERT_EQ(kept.size(), tensors.size());
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const StreamItem& item : kept)
+    pages.insert(reinterpret_cast<std::uintptr_t>(item.array.bytes().data()) / page * page);
+  const auto mapped = [&] {
+    return std::ranges::count_if(pages, [&](std::uintptr_t start) {
+      return ::msync(reinterpret_cast<void*>(start), page, MS_ASYNC) == 0;  // ENOMEM: nothing is mapped there
+    });
+  };
+  EXPECT_EQ(mapped(), static_cast<std::ptrdiff_t>(pages.size()));
+  kept.resize(1);
+  expect_item(kept[0]);
+  kept.clear();
+  // The last items have less than 2 MiB together, and come from malloc.
+  EXPECT_LE(mapped(), static_cast<std::ptrdiff_t>((2 << 20) / 40'960));
 }
 
 }  // namespace
