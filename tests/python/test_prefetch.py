@@ -300,6 +300,8 @@ def test_each_tensor_is_taken_once(path: Path, kind: str) -> None:
         first[0] = 7
         again = f.prefetch()  # another loader has tensors of its own
         assert again.take("b").tolist() == B.tolist() == f.get_tensor("b").tolist()
+        assert not hasattr(again, "__contains__")
+        assert "s" not in again and dict(again) == {}  # as in 0.9, `in` iterates over pairs
 
 
 def test_loader_has_names_and_refuses_others(path: Path) -> None:
