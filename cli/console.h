@@ -25,7 +25,7 @@ inline Exit worse(Exit a, Exit b) {
 
 // The exit code for an error of the library.
 inline Exit exit_of(const Error& error) {
-  if (is_system_error(error.code) || error.code == Errc::unsupported) return Exit::system;
+  if (is_system_error(error.code) || error.code == Errc::unsupported || error.os_error != 0) return Exit::system;
   if (error.code == Errc::slice_syntax || error.code == Errc::slice_step) return Exit::usage;
   return Exit::negative;
 }

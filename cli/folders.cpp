@@ -54,15 +54,6 @@ std::vector<std::string> models_in(const std::string& folder, const FolderNames&
   return found;
 }
 
-// Returns whether a file, or an index, is a variant of the model that has this file: "model.fp16.safetensors".
-bool is_variant_of(const std::string& path, const std::string& file) {
-  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
-  const auto index = format::parse_index_name(name);
-  const std::string stem(format::stem_of(file.substr(file.rfind('/') + 1)));
-  const std::string own = index ? index->stem() : std::string(format::stem_of(name));
-  return own != stem && own.starts_with(stem + ".");
-}
-
 // The paths for one folder after the other.
 class Expansion {
  public:
@@ -131,6 +122,14 @@ void FolderCheck::notice(Console& console) const {
     console.message(formatted("{}: notice: {} below {} safetensors files and {} not checked: -R checks them",
                               printable(one.folder), counted(one.count, "folder"), one.count == 1 ? "holds" : "hold",
                               one.count == 1 ? "was" : "were"));
+}
+
+bool is_variant_of(const std::string& path, const std::string& file) {
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  const auto index = format::parse_index_name(name);
+  const std::string stem(format::stem_of(file.substr(file.rfind('/') + 1)));
+  const std::string own = index ? index->stem() : std::string(format::stem_of(name));
+  return own != stem && own.starts_with(stem + ".");
 }
 
 std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive, FolderCheck* check) {

@@ -30,6 +30,9 @@ struct FolderCheck {
   void notice(Console& console) const;
 };
 
+// Returns whether a file, or an index, is a variant of the model that has this file: "model.fp16.safetensors".
+[[nodiscard]] bool is_variant_of(const std::string& path, const std::string& file);
+
 // Replaces each folder by the paths of the models and files in it, sorted. With `recursive`, every folder is replaced,
 // at any depth. Otherwise, these are: a folder that is no model, with folders below it that are; a folder with variants
 // of one model; and a folder with a model_path(). Symlinks to folders are not followed, and hidden names are skipped. A

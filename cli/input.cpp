@@ -97,6 +97,7 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
     const std::string path = error.path;
     return explain_folder(std::move(error), path);
   }
+  for (const std::string& argument : arguments) notice_beside(argument, console);
   for (const File& file : opened->files()) {
     notice_white_space(file, file.path(), console);
     notice_tolerated(file.header(), file.path(), console);

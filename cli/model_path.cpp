@@ -79,4 +79,27 @@ Error explain_folder(Error error, const std::string& argument) {
   return error;
 }
 
+void notice_beside(const std::string& argument, Console& console, bool indexed) {
+  const std::string folder = model_path(argument);
+  std::error_code failed;
+  base::Cancellation cancellation;
+  file::CheckpointPaths paths(cancellation);
+  if (argument == kStandardInput || !fs::is_directory(folder, failed)) return;
+  std::vector<std::string> names = names_in(folder).files;
+  std::erase_if(names, [](const std::string& name) {
+    return !format::is_index_name(name) && (!name.ends_with(".safetensors") || format::parse_shard_name(name));
+  });
+  if (names.size() < 2 || !paths.add(folder) || paths.size() == 0) return;
+  std::vector<std::string> read;
+  for (std::size_t i = 0; i < paths.size(); ++i) read.push_back(paths.path(paths[i]));
+  if (paths.index() != nullptr) read.insert(read.begin(), paths.index()->path);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::find(read, path_in_folder(folder, name)) != read.end() || is_variant_of(name, read.back()) ||
+           (!indexed && paths.index() != nullptr && !format::is_index_name(name));
+  });
+  if (!names.empty())
+    console.message(formatted("{}: notice: {} is the model, not {} beside it", printable(folder),
+                              quoted({read.front().substr(read.front().rfind('/') + 1)}), quoted(names)));
+}
+
 }  // namespace safetensors::cli

@@ -1,6 +1,8 @@
 // The folder of a model, and the errors of folders that stand for no model.
 #pragma once
 
+#include "console.h"
+
 #include <safetensors/error.h>
 
 #include <string>
@@ -13,5 +15,9 @@ namespace safetensors::cli {
 // If the error of the library is about the folder `argument`, adds to its message what the user can do. Returns other
 // errors unchanged.
 [[nodiscard]] Error explain_folder(Error error, const std::string& argument);
+
+// Says which model of a folder is read, if whole files or indexes of other models lie beside it. Its variants are no
+// other models. indexed: also files beside the index that is read. Ignores errors.
+void notice_beside(const std::string& argument, Console& console, bool indexed = true);
 
 }  // namespace safetensors::cli

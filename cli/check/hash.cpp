@@ -356,6 +356,7 @@ Exit run_hash(const Arguments& given, Console& console) {
     if (check) {
       check_list(path, console, hashing);
     } else {
+      if (!tensors) notice_beside(path, console);
       tensors ? hash_tensors(path, console, hashing) : hash_files(path, hashing);
     }
     if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process

@@ -499,6 +499,7 @@ Exit run_verify(const Arguments& given, Console& console) {
   const Exit code = for_each_file("verify", paths, given.json(), console, [&](const std::string& path, Json* json) {
     return verify_path(path, options, console, json);
   });
+  for (const std::string& path : paths) notice_beside(path, console, false);
   check.notice(console);
   return code;
 }

@@ -5,11 +5,13 @@
 #include "folder_names.h"
 #include "index_problems.h"
 #include "json_output.h"
+#include "model_path.h"
 #include "new_file.h"
 #include "text/text.h"
 
 #include <safetensors/checkpoint_index.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -24,7 +26,8 @@ as these are. Without an old index: the files that are called so, or else all.
 FOLDER may also be an index in the folder. Shows the problems of the old index,
 which the new one does not have, and replaces it only with --force. Reads only
 headers. No index repairs a lost file, a tensor that is in no file, or a tensor
-in two files: then the error says what to do. verify also finds the problems.)";
+in two files that the old index does not name: then the error says what to do.
+verify also finds the problems.)";
 
 constexpr Option kIndexTable[] = {
     {"--name", "STEM", "the beginning of the name of the index"},
@@ -109,7 +112,9 @@ Status make_one(const IndexRequest& request, IndexResult& result) {
   Result<IndexCheck> old = exists ? check_old(path) : IndexCheck();
   if (!old) return at(path, old.error());
   result.old = *std::move(old);
-  result.is_right = exists && result.old.problems.empty();
+  result.is_right = exists && std::ranges::all_of(result.old.problems, [](const IndexProblem& problem) {
+                      return problem.kind == IndexProblemKind::duplicate_tensor;  // no index changes this
+                    });
   if (result.is_right) return {};
   Status status = NewFile::check(path, request.force);
   if (status && !request.dry_run) {
@@ -150,6 +155,7 @@ Exit run_index(const Arguments& given, Console& console) {
                              given.json()};
   IndexResult result;
   const Status status = make_one(request, result);
+  notice_beside(request.path, console);
   if (request.json)
     print_result_json(request, result, status, console);
   else if (result.index)

@@ -33,7 +33,7 @@ class Substitution {
 
   // Parses s/RE/TEXT/FLAGS with any delimiter. RE has the syntax of RE2. In TEXT, & is the whole match and \1 to \9 are
   // its groups. Flags: g (every match, not only the first) and i (upper and lower case are equal). Errors, with a
-  // message without path: invalid_argument; unsupported (not kAvailable).
+  // message without path: invalid_argument, with an offset if RE is wrong; unsupported (not kAvailable).
   [[nodiscard]] static Result<Substitution> parse(std::string_view expression);
 
   // Returns the new name. Error: invalid_argument (the name is too long).
@@ -101,7 +101,12 @@ Result<Substitution> Substitution::parse(std::string_view expression) {
     if (flag == 'i') options.set_case_sensitive(false);
   }
   made.regex_ = std::make_shared<const re2::RE2>(pattern, options);
-  if (!made.regex_->ok()) return failed(printable(made.regex_->error()));
+  if (!made.regex_->ok()) {
+    const std::size_t offset = std::min(expression.find(made.regex_->error_arg(), 2), expression.size());
+    Error error = failed(formatted("{}, at byte {}", printable(made.regex_->error()), offset + 1));
+    error.offset = offset;
+    return error;
+  }
   made.rewrite_ = rewrite_of(text);
   std::string error;
   if (!made.regex_->CheckRewriteString(made.rewrite_, &error)) return failed(printable(error));
@@ -229,8 +234,12 @@ struct Renaming {
 Exit run_rename(const Arguments& given, Console& console) {
   RewriteRequest request(kRename, given, 1, true);
   const std::optional<std::string> map = given.value("map");
-  const auto is_expression = [](const std::string& text) { return Substitution::parse(text).ok(); };
+  const auto is_expression = [](const std::string& text) {
+    const Result<Substitution> parsed = Substitution::parse(text);
+    return parsed.ok() || parsed.error().offset != Error::kNoOffset;
+  };
   if (is_expression(request.output)) {
+    if (const auto parsed = Substitution::parse(request.output); !parsed) throw UsageError(parsed.error().message);
     if (request.rest.empty() && !map) throw UsageError("which OUT?");
     const std::string last = request.rest.empty() ? "" : request.rest.back();
     if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output();

@@ -6,6 +6,7 @@
 #include "folders.h"
 #include "input.h"
 #include "interrupt.h"
+#include "model_path.h"
 #include "new_file.h"
 #include "text/table.h"
 #include "text/text.h"
@@ -165,6 +166,18 @@ std::uint64_t tensor_count(const CheckpointLayout& layout) {
   return count;
 }
 
+// Says which tensors of the files do not get into OUT: of two of one name, the index decides.
+void notice_hidden(const Input& input, Console& console) {
+  std::vector<std::size_t> read(input.files().size());
+  for (const Listed& listed : input.tensors()) ++read[listed.file];
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    const std::size_t hidden = input.files()[i].header().size() - read[i];
+    if (hidden > 0)
+      console.message(formatted("{}: notice: left out {} that the index does not have in this file",
+                                printable(input.files()[i].path()), counted(hidden, "tensor")));
+  }
+}
+
 Status check_folder(const std::string& path, bool replace) {
   std::error_code failed;
   const std::filesystem::file_status status = std::filesystem::status(path, failed);
@@ -196,6 +209,8 @@ RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, s
   if (paths.empty()) throw UsageError(out || several ? "which IN?" : "which IN and which OUT?");
   if (several && !out) throw UsageError("which OUT? -o OUT names it");
   if (out) paths.insert(takes_rest ? paths.begin() + 1 : paths.end(), *out);
+  if (paths.size() == 1 && takes_rest && force_ && std::string_view(verb) != "rename")
+    paths.push_back(paths[0]);  // select and drop
   if (paths.size() == 1) throw UsageError("which OUT?");
   if (takes_rest) {
     rest.assign(paths.begin() + 2, paths.end());
@@ -370,6 +385,7 @@ Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& 
 Exit RewriteRequest::run(Console& console) {
   const Result<Input> input = Input::open(inputs, console, parse);
   if (!input) return fail(inputs[0], input.error(), console);
+  notice_hidden(*input, console);
   choose_kind(*input);
   const Result<Rewrite> rewrite = plan(*input);
   if (!rewrite) return fail(inputs[0], rewrite.error(), console);
@@ -383,6 +399,7 @@ Exit RewriteRequest::run(Console& console) {
     report = *std::move(written);
   }
   const RewriteReport* shown = report ? &*report : nullptr;
+  if (report && rewrite->folder()) notice_beside(output, console);
   if (shown != nullptr) status = copy_side_files(side_files_, output, force_);
   if (!status) return fail(output, status.error(), console, shown);
   if (json_) {

@@ -54,7 +54,8 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
       request.output.find('/') == std::string::npos && !std::filesystem::is_directory(request.output, failed))
     throw UsageError(
         formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
-  if (request.force() && selection.empty() && !accepts) {  // IN NAME --force changes IN itself
+  if (request.force() && selection.empty() && !accepts &&
+      request.output != request.inputs[0]) {  // IN NAME --force changes IN itself
     request.rest = {std::exchange(request.output, request.inputs[0])};
     selection = Selection(given, request.rest);
   }

@@ -25,7 +25,7 @@ _safetensors_paths() {
   if [[ $kind != model ]]; then return; fi
   for file in "${found[@]}"; do
     case $file in
-      *.safetensors | *.index.json) models=1 some+=("$file") ;;
+      *.safetensors | *.safetensors.*json) models=1 some+=("$file") ;;
       *) if [[ -d ${file/#\~\//$HOME/} ]]; then some+=("$file"); fi ;;
     esac
   done
@@ -72,7 +72,7 @@ _safetensors() {
   case $kind in
     path) _files ;;
     folder) _files -/ ;;
-    model) _files -g '*.(safetensors|index.json)(-.)' ;;
+    model) _files -g '*.safetensors(|.*json)(-.)' ;;
     names) if (( $#found )); then compadd -a found; fi ;;
     words)
       texts=("${(@)found/$'\t'/  -- }")

@@ -41,13 +41,16 @@ Status check_numbers(const format::ShardSet& set, std::string_view folder) {
   return base::make_error(Errc::not_found, "the folder has " + set.missing_text(), folder);
 }
 
-Result<Names> files_in(const std::string& folder) {
-  Result<Names> names = os::list_directory(folder.empty() ? "." : folder);
+// Returns the names of the files of the folder, or of `below` in it, which is empty or ends with a separator.
+Result<Names> files_in(const std::string& folder, const std::string& below = {}) {
+  const std::string path = os::join_path(folder, below);
+  Result<Names> names = os::list_directory(path.empty() ? "." : path);
   if (names) {
     std::erase_if(*names, [&](const std::string& name) {
       return !name.ends_with(format::kShardExtension) ||
-             os::kind_of(os::join_path(folder, name)) == os::PathKind::directory;
+             os::kind_of(os::join_path(path, name)) == os::PathKind::directory;
     });
+    for (std::string& name : *names) name.insert(0, below);
   }
   return names;
 }
@@ -64,6 +67,12 @@ struct OtherFiles {
 Result<OtherFiles> other_files(const std::string& folder, const Names& names) {
   Result<Names> listed = files_in(folder);
   if (!listed) return std::move(listed).error();
+  std::set<std::string> below;  // the folders of files of the model
+  for (const std::string& name : names) below.insert(name.substr(0, name.rfind('/') + 1));
+  below.erase("");
+  for (const std::string& one : below) {
+    if (Result<Names> more = files_in(folder, one)) std::ranges::move(*more, std::back_inserter(*listed));
+  }
   const auto less = [](std::string_view a, std::string_view b) { return format::shard_less(a, b); };
   std::set<std::string_view, decltype(less)> known(names.begin(), names.end(), less);
   OtherFiles others;
@@ -119,12 +128,16 @@ class IndexMaker {
       const std::string path = std::exchange(folder_, folder_.substr(0, folder_.rfind('/') + 1));
       return read_old(path);
     }
-    if (stem_) return read_old(os::join_path(folder_, format::ModelNames::of_stem(*stem_).index));
+    const Result<Names> names = os::list_directory(folder_);
+    for (std::size_t i = 0; stem_ && names && i < names->size(); ++i) {
+      const auto parts = format::parse_index_name((*names)[i]);
+      if (parts && parts->stem() == *stem_) return read_old(os::join_path(folder_, (*names)[i]));
+    }
+    if (stem_) return {};
     file::CheckpointPaths paths(cancellation_);
     const Status status = paths.add(folder_);
     if (status) return paths.index() == nullptr ? Status() : read_old(paths.index()->path);
     if (status.error().code == Errc::invalid_index) return read_old(status.error().path);
-    const Result<Names> names = os::list_directory(folder_);
     return names && std::ranges::any_of(*names, format::is_index_name) ? status : Status();
   }
 
@@ -149,6 +162,11 @@ class IndexMaker {
       Names there;
       std::ranges::copy_if(index_.files, std::back_inserter(there), exists);
       Status status = choose_numbered();
+      if (!status && status.error().code == Errc::not_found && !index_.files.empty()) {
+        Error lost = std::move(status).error();
+        lost.os_error = ENOENT;  // as if the file of the index were opened
+        return lost;
+      }
       for (std::string& name : there) {
         if (status && std::ranges::find(index_.files, name) == index_.files.end())
           index_.files.push_back(std::move(name));
@@ -170,20 +188,24 @@ class IndexMaker {
     Result<Names> names = files_in(folder_);
     if (!names) return std::move(names).error();
     if (names->empty()) return base::make_error(Errc::not_found, "a folder without a safetensors file", folder_);
-    std::vector<format::ShardSet> sets = format::shard_sets(*names);
-    if (stem_) std::erase_if(sets, [&](const format::ShardSet& set) { return set.stem != *stem_; });
-    if (sets.size() > 1) {
-      std::string message = "a folder with numbered files of " + std::to_string(sets.size()) + " models:";
-      for (const format::ShardSet& set : sets) message += " " + quoted_name(set.names[0]);
+    Names numbered;
+    std::ranges::copy_if(*names, std::back_inserter(numbered), [&](const std::string& name) {
+      return format::parse_shard_name(name) && (!stem_ || format::stem_of(name) == *stem_);
+    });
+    std::vector<format::ModelFiles> models = format::models_of(numbered);
+    std::erase_if(models, [](const format::ModelFiles& model) { return !model.shards; });
+    if (models.size() > 1) {
+      std::string message = "a folder with numbered files of " + std::to_string(models.size()) + " models:";
+      for (const format::ModelFiles& model : models) message += " " + quoted_name(model.shards->names[0]);
       return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder_);
     }
-    const std::string stem = sets.empty() ? stem_.value_or("model") : sets[0].stem;
-    Status status = sets.empty() ? Status() : check_numbers(sets[0], folder_);
+    const std::string stem = models.empty() ? stem_.value_or("model") : models[0].stem;
+    Status status = models.empty() ? Status() : check_numbers(*models[0].shards, folder_);
     if (status) status = format::check_stem(stem);
     if (!status) return base::with_path(std::move(status).error(), folder_);
-    index_.files = sets.empty() ? *std::move(names) : std::move(sets[0].names);
+    index_.files = models.empty() ? *std::move(names) : std::move(models[0].shards->names);
     if (!index_.name.empty()) return {};
-    index_.name = format::ModelNames::of_stem(stem).index;
+    index_.name = models.empty() ? format::ModelNames::of_stem(stem).index : format::index_for(index_.files[0]);
     return read_old(os::join_path(folder_, index_.name));
   }
 
@@ -193,18 +215,23 @@ class IndexMaker {
       if (!file) return file.error();
       headers_.push_back(file->header());
       for (const TensorInfo& tensor : headers_.back().tensors()) {
-        const auto [first, added] = holders_.emplace(tensor.name, i);
-        if (!added)
+        const auto [home, added] = holders_.emplace(tensor.name, i);
+        if (added || is_indexed(tensor.name, home->second)) continue;
+        if (!is_indexed(tensor.name, i))
           return base::make_error(Errc::duplicate_name,
                                   base::tensor_named(tensor.name) + " is in two files: " +
-                                      quoted_name(index_.files[first->second]) + " and " + quoted_name(index_.files[i]),
+                                      quoted_name(index_.files[home->second]) + " and " + quoted_name(index_.files[i]),
                                   folder_);
-        if (!base::add(index_.total_size, tensor.nbytes(), index_.total_size))
-          return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder_);
-        ++index_.tensors;
+        home->second = i;
       }
     }
     return {};
+  }
+
+  // Returns whether the old index has a tensor in a file: then this one of several counts.
+  [[nodiscard]] bool is_indexed(std::string_view tensor, std::size_t file) const {
+    const std::uint32_t entry = old_ ? old_->find(tensor) : ShardIndex::kNone;
+    return entry != ShardIndex::kNone && old_->shard((*old_)[entry].shard) == index_.files[file];
   }
 
   // A new index without a tensor would hide that its bytes are lost.
@@ -222,13 +249,20 @@ class IndexMaker {
   }
 
   Status write_text() {
+    index_.tensors = holders_.size();
+    for (const auto& [name, file] : holders_) {
+      if (!base::add(index_.total_size, headers_[file].find(name)->nbytes(), index_.total_size))
+        return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder_);
+    }
     format::IndexText text;
     const std::string metadata = old_ ? old_->metadata() : std::string();
     if (!text.metadata(index_.total_size, metadata))
       return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them",
                               os::join_path(folder_, index_.name));
     for (std::size_t i = 0; i < headers_.size(); ++i) {
-      for (const TensorInfo& tensor : headers_[i].tensors()) text.tensor(tensor.name, index_.files[i]);
+      for (const TensorInfo& tensor : headers_[i].tensors()) {
+        if (holders_.find(tensor.name)->second == i) text.tensor(tensor.name, index_.files[i]);
+      }
     }
     index_.text = std::move(text).finish();
     return {};

@@ -39,7 +39,7 @@ std::optional<FileId> identity_of_path(const std::string& path) {
   return FileId(status.identity.device, status.identity.inode);
 }
 
-// The input: its files, and whether each of its tensors is a tensor of the input.
+// The input: its files, and whether the input has a tensor of each name in the file. Of two, the index decides.
 struct InputModel {
   std::map<FileId, bool> whole;
   bool in_folder = false;  // a file lies in the folder
@@ -47,16 +47,12 @@ struct InputModel {
 
 InputModel input_model(const Checkpoint& input, const std::string& folder) {
   InputModel found;
-  std::map<const Header*, std::size_t> visible;
-  for (const Tensor& tensor : input.tensors()) {
-    const File file = tensor.file();
-    ++visible[&file.header()];
-  }
   const std::optional<FileId> there = identity_of_path(folder);
   for (const File& file : input.files()) {
     const std::string& path = file.path();
     if (const auto identity = identity_of_path(path))
-      found.whole[*identity] = visible[&file.header()] == file.header().size();
+      found.whole[*identity] = std::ranges::all_of(
+          file.header().tensors(), [&](const TensorInfo& tensor) { return input.contains(tensor.name); });
     const std::size_t name = path.rfind('/') + 1;
     found.in_folder = found.in_folder || (there && there == identity_of_path(name == 0 ? "." : path.substr(0, name)));
   }

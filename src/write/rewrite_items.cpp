@@ -133,7 +133,7 @@ format::ModelNames RewriteItems::names(const RewriteOptions& options) const {
   std::string index(options.names_of ? options.names_of->index_name() : std::string_view());
   if (const auto parts = format::parse_index_name(index)) stems = {parts->stem()};
   if (stems.size() != 1 || !format::check_stem(*stems.begin())) return format::ModelNames::of_stem("model");
-  if (!format::is_index_name(index)) index = format::ModelNames::of_stem(*stems.begin()).index;
+  if (!format::is_index_name(index)) index = format::index_for(names[0]);
   return format::ModelNames::of_index(index, names);
 }
 

@@ -39,7 +39,7 @@ NAMES = {
 }
 KEYS = {"format": "pt", "key $(touch ran)": "x", "key\n2": "y"}
 NAMED = "named.safetensors"
-MODELS = {NAMED, "model.safetensors", "model.safetensors.index.json", HOSTILE}
+MODELS = {NAMED, "model.safetensors", "model.safetensors.index.json", "model.safetensors.index.fp16.json", HOSTILE}
 FOLDERS = {"a b", "sub"}
 OTHERS = {"README.md"}
 

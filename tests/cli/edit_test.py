@@ -245,7 +245,7 @@ class OutputTest(EditTest):
     def test_an_output_is_replaced_only_with_force(self):
         self.put("out.safetensors", [("old", "U8", [1], b"o")])
         os.makedirs(self.path("full"))
-        self.put("full/x.safetensors", [("old", "U8", [1], b"o")])
+        self.put("full/x-00001-of-00001.safetensors", [("old", "U8", [1], b"o")])
         for verb, options in VERBS.items():
             output = "full" if verb in ("split",) else "out.safetensors"
             for extra in ([], ["--json"], ["--dry-run"]):
@@ -255,7 +255,7 @@ class OutputTest(EditTest):
             self.succeed(verb, "in.safetensors", "-o", output, *options, "--force")
         self.assertEqual(
             sorted(os.listdir(self.path("full"))),
-            ["model.safetensors", "x.safetensors"],
+            ["model.safetensors", "x-00001-of-00001.safetensors"],
         )
 
     def test_the_input_may_be_the_output(self):

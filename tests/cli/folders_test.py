@@ -73,7 +73,7 @@ class NumberedFilesTest(FoldersTest):
         self.model("m/other")
         lost = "m/*.safetensors: incomplete: 1 of 4 files missing: model-00002-of-00003.safetensors"
         self.assertEqual(self.lines(1, "verify", "m/*.safetensors"), [lost])
-        self.assertIn("name one of them", self.answer(1, "verify", "m")[0])
+        self.assertIn("2 of the 3 files", self.answer(1, "verify", "m")[0])
         os.remove(self.path("m/other.safetensors"))
         self.model("m/model")  # replaced the shards
         self.answer(0, "verify", "m")
@@ -212,6 +212,53 @@ class OtherModelsTest(FoldersTest):
         os.rename(self.path("d/a"), self.path("a"))
         self.answer(2, "drop", "m.safetensors", "a", "b", "--force")
         self.answer(0, "drop", "m.safetensors", "b", "-o", "a", "--force")
+
+
+class OneModelTest(FoldersTest):
+    """Names that all programs know have an order, and a notice tells what is not read."""
+
+    def test_other_files_are_a_notice(self):
+        for name in ("model", "consolidated", "adapter_model", "model.fp16"):
+            self.model(f"d/{name}")
+        self.shards("d", 2)
+        self.write("d/model.safetensors.index.json", json.dumps({"weight_map": {"x": "model-00001-of-00002.safetensors"}}))
+        others = ", ".join(f"`{name}`" for name in sorted(os.listdir(self.path("d"))) if name[:1] in "ac" or "json" in name)
+        notice = f"safetensors: d: notice: `model.safetensors` is the model, not {others} beside it\n"
+        for verb in ("ls", "verify", "info", "stats", "hash", "index", "cast"):
+            extra = ["out", "--to", "f16", "--dry-run"] if verb == "cast" else []
+            result = self.run_command(verb, "d", *extra)
+            self.assertIn(notice, result.stderr.decode(), verb)
+            self.assertEqual(result.returncode, int(verb == "index"), verb)  # it needs --force
+
+    def test_the_index_of_a_variant(self):
+        self.shards("d", 2)
+        for i in (1, 2):
+            self.put(f"d/model-{i:05}-of-00002.fp16.safetensors", [(f"t{i}", "F16", [1], bytes(2))])
+        self.answer(0, "index", "d")
+        self.answer(0, "index", "d", "--name", "model.fp16")
+        indexes = sorted(name for name in os.listdir(self.path("d")) if name.endswith(".json"))
+        self.assertEqual(indexes, ["model.safetensors.index.fp16.json", "model.safetensors.index.json"])
+        self.answer(0, "verify", "d")
+
+    def test_another_stem_beside_the_input(self):
+        self.put("in.safetensors", [(name, "U8", [1], b"x") for name in "ab"])
+        self.succeed("split", "in.safetensors", "d", "--max-shard-size", "1")
+        result = self.run_command("cast", "d", "d", "--to", "i16", "--force", "--name", "other")
+        self.assertIn("`model.safetensors.index.json` is the model, not `other.saf", result.stderr.decode())
+
+    def test_rows_of_several_paths_in_a_pipe_have_their_path(self):
+        for name in ("a", "b"):
+            self.model(name)
+        rows = self.answer(0, "ls", "a.safetensors", "b.safetensors", "-c", "dtype")[0].splitlines()
+        self.assertEqual([row.split() for row in rows], [["a.safetensors", "U8"], ["b.safetensors", "U8"]])
+
+    def test_an_input_without_output_is_changed_with_force(self):
+        self.put("m.safetensors", [(name, "U8", [1], b"x") for name in "abc"])
+        self.answer(2, "drop", "m.safetensors", "-f")
+        self.answer(2, "drop", "m.safetensors", "-m", "a")
+        self.answer(0, "drop", "m.safetensors", "-m", "a", "-f")
+        self.answer(0, "select", "m.safetensors", "-m", "b", "-f")
+        self.assertEqual(self.names("m.safetensors")[0][1], ["b"])
 
 
 class CacheTest(FoldersTest):

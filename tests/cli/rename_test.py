@@ -146,11 +146,16 @@ class ExpressionsTest(edit_test.EditTest):
         for pattern in ("(a*)*(a*)*(a|aa)+$", "(a|aa)*c", "(x+x+)+y"):
             self.fail_with(1, "no tensor gets", "rename", "slow", "out2", f"s/{pattern}/x/")
 
+    def test_a_wrong_expression_is_no_output(self):
+        self.put("in", [("a", "U8", [1], b"1")])
+        for arguments in (["s/(/x/"], ["s/(/x/", "out"], ["out", "s/(/x/"]):
+            self.fail_with(2, "s/(/x/: missing ): (, at byte 3\n", "rename", "in", *arguments)
+
     def test_memory_of_hostile_expressions(self):
         self.put("in", [("a" * 1024, "U8", [1], b"1")])
         for pattern, message in {
-            "((a{40}){40}){40}": "invalid repetition size: {40}",
-            "(a?){1000}b" * 30: "pattern too large - compile failed",
+            "((a{40}){40}){40}": "invalid repetition size: {40}, at byte 6",
+            "(a?){1000}b" * 30: "pattern too large - compile failed, at byte 3",
         }.items():
             expression = f"s/{pattern}/x/"
             message = f"safetensors rename: {expression}: {message}\n"

@@ -126,6 +126,25 @@ TEST(ModelNames, KeepsPatternOfIndex) {
                    "model-00003-of-00003.fp16.safetensors"}));
 }
 
+TEST(ModelNames, MakesIndexNameOfVariants) {
+  EXPECT_EQ(index_for("unet-00001-of-00002.fp16.safetensors"), "unet.safetensors.index.fp16.json");
+  EXPECT_EQ(index_for("model.fp16-00001-of-00002.safetensors"), "model.safetensors.index.fp16.json");
+  EXPECT_EQ(index_for("v1.x-00001-of-00002.safetensors"), "v1.x.safetensors.index.json");
+  EXPECT_EQ(index_for("model.5.safetensors"), "model.5.safetensors.index.json");
+}
+
+TEST(ModelNames, PreferKnownModels) {
+  const auto chosen = [](Names names) {
+    std::string stems;
+    for (const ModelFiles& model : models_of(names)) stems += model.stem + " ";
+    return stems;
+  };
+  EXPECT_EQ(chosen({"consolidated.safetensors", "diffusion_pytorch_model.safetensors", "model.safetensors"}), "model ");
+  EXPECT_EQ(chosen({"adapter_model.safetensors", "diffusion_pytorch_model.safetensors"}), "diffusion_pytorch_model ");
+  EXPECT_EQ(chosen({"consolidated.safetensors.index.json", "model.safetensors"}), "model ");
+  EXPECT_EQ(chosen({"adapter_model.safetensors", "consolidated.safetensors"}), "adapter_model consolidated ");
+}
+
 TEST(ShardSet, NamesMissingShards) {
   const auto whole = shard_set(Names{"m-00002-of-00002.safetensors", "m-00001-of-00002.safetensors"});
   ASSERT_TRUE(whole);

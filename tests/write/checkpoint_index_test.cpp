@@ -196,6 +196,7 @@ TEST_F(CheckpointIndexTest, FindsTensorsInTwoFilesAndCountsThemOnce) {
                                               "tensor `u` of `" + second_ + "` is not in the index, loaders skip it"};
   EXPECT_EQ(problems(), (std::vector<std::string>{unindexed[0], "tensor `a`" + files, unindexed[1],
                                                   "tensor `u`" + files, "total_size is 1, the tensors have 4 bytes"}));
+  EXPECT_EQ(error_of(make_index(directory_.path())).code, Errc::duplicate_name);  // of u
   put_index({{"u", first_}, {"a", second_}, {"b", second_}});
   EXPECT_EQ(problems(), (std::vector<std::string>{"tensor `a`" + files, "tensor `u`" + files,
                                                   "total_size is 1, the tensors have 9 bytes"}));
@@ -203,7 +204,17 @@ TEST_F(CheckpointIndexTest, FindsTensorsInTwoFilesAndCountsThemOnce) {
   EXPECT_EQ(problem.kind, IndexProblemKind::duplicate_tensor);
   EXPECT_EQ(problem.tensor, "a");
   EXPECT_EQ(problem.file, first_);
-  EXPECT_EQ(error_of(make_index(directory_.path())).code, Errc::duplicate_name);
+  // The old index decides, as for loaders.
+  put(directory_ / "m.safetensors.index.json", make_index(directory_.path()).value().text);
+  EXPECT_EQ(problems(), (std::vector<std::string>{"tensor `a`" + files, "tensor `u`" + files}));
+}
+
+TEST_F(CheckpointIndexTest, FindsShardsInFoldersBelow) {
+  std::filesystem::create_directory(directory_ / "s");
+  for (const std::string& name : {first_, second_}) put_file("s/" + name, name.substr(0, 7));
+  put_index({{"m-00001", "s/" + first_}});
+  EXPECT_EQ(problems()[0], "!file `s/" + second_ + "` belongs to the model, but is not in the index");
+  EXPECT_EQ(make_index(directory_.path()).value().files.size(), 2U);
 }
 
 TEST_F(CheckpointIndexTest, FindsTensorsOfAMissingFileInOthers) {

@@ -21,7 +21,8 @@ constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kOf = "-of-";
 constexpr std::string_view kGeneration = "-gen";
 constexpr std::string_view kIndexEnd = ".index.json";
-constexpr std::size_t kDigitsOfNumber = 5;  // at least
+constexpr std::string_view kKnownStems[] = {"model", "diffusion_pytorch_model"};  // the first that is there counts
+constexpr std::size_t kDigitsOfNumber = 5;                                        // at least
 constexpr std::uint64_t kMaxCount = 99'999;
 
 bool take_end(std::string_view& name, std::string_view end) noexcept {
@@ -54,6 +55,13 @@ std::string joined(std::string_view prefix, std::string_view variant) {
   std::string stem(prefix);
   if (!variant.empty()) stem.append(".").append(variant);
   return stem;
+}
+
+// "model.fp16" is one of "model", but "v1.5" is none of "v1".
+bool is_variant(std::string_view stem, std::string_view plain) noexcept {
+  const std::size_t dot = plain.size();
+  return stem.size() > dot + 1 && stem.starts_with(plain) && stem[dot] == '.' &&
+         kDigits.find(stem[dot + 1]) == kDigits.npos;
 }
 
 std::string padded(std::size_t number, std::size_t digits) {
@@ -167,6 +175,19 @@ ModelNames ModelNames::of_index(std::string_view index, std::span<const std::str
   return names;
 }
 
+std::string index_for(std::string_view file) {
+  const std::optional<ShardName> shard = parse_shard_name(file);
+  const std::string stem = stem_of(file);
+  IndexName name{stem, {}};
+  if (shard && !shard->variant.empty()) name = {shard->prefix, shard->variant};
+  for (const std::string_view known : kKnownStems) {  // a variant at the end of an unknown prefix may be a version
+    if (name.variant.empty() && is_variant(name.prefix, known))
+      name = {name.prefix.substr(0, known.size()), name.prefix.substr(known.size() + 1)};
+  }
+  if (name.variant.empty()) return ModelNames::of_stem(name.prefix).index;
+  return std::string(name.prefix).append(".safetensors.index.").append(name.variant).append(".json");
+}
+
 std::string ModelNames::numbered(std::size_t position, std::size_t files) const {
   const std::string number = padded(position + (from_zero ? 0 : 1), number_digits);
   return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
@@ -238,11 +259,6 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
   std::vector<ShardSet> sets = shard_sets(names);
   std::set<std::string> shards;
   for (const ShardSet& set : sets) shards.insert(set.names.begin(), set.names.end());
-  const auto is_variant = [](const ModelFiles& one, const std::string& stem) {
-    const std::size_t dot = stem.size();  // "model.fp16", but not "v1.5"
-    return one.stem.size() > dot + 1 && one.stem.starts_with(stem) && one.stem[dot] == '.' &&
-           !(one.stem[dot + 1] >= '0' && one.stem[dot + 1] <= '9');
-  };
   for (const std::string& name : names) {
     std::string_view stem = name;
     if (!take_end(stem, kShardExtension) || shards.contains(name)) continue;
@@ -250,8 +266,9 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
     const auto same = std::ranges::find(models, model.stem, &ModelFiles::stem);
     if (same != models.end()) {
       same->whole = name;
-    } else if (indexes == 0 || std::ranges::any_of(models, [&](const ModelFiles& other) {
-                 return !other.index.empty() && is_variant(other, model.stem);
+    } else if (indexes == 0 || std::ranges::find(kKnownStems, stem) != std::end(kKnownStems) ||
+               std::ranges::any_of(models, [&](const ModelFiles& other) {
+                 return !other.index.empty() && is_variant(other.stem, model.stem);
                })) {
       models.push_back(std::move(model));
     }
@@ -269,10 +286,12 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
   }
   const std::vector<ModelFiles> all = models;
   std::erase_if(models, [&](const ModelFiles& one) {
-    return std::ranges::any_of(all, [&](const ModelFiles& other) { return is_variant(one, other.stem); });
+    return std::ranges::any_of(all, [&](const ModelFiles& other) { return is_variant(one.stem, other.stem); });
   });
-  const auto first = std::ranges::find(models, "model", &ModelFiles::stem);
-  if (first != models.end() && !first->index.empty()) models = {ModelFiles(*first)};
+  for (const std::string_view known : kKnownStems) {
+    if (std::ranges::find(models, known, &ModelFiles::stem) == models.end()) continue;
+    std::erase_if(models, [&](const ModelFiles& one) { return one.stem != known; });
+  }
   return models;
 }
 

@@ -86,6 +86,9 @@ struct ModelNames {
   [[nodiscard]] std::string numbered(std::size_t position, std::size_t files) const;
 };
 
+// Returns the name of the index of a model that has a file: `model.safetensors.index.fp16.json` for the variant `fp16`.
+[[nodiscard]] std::string index_for(std::string_view file);
+
 // Shards that belong together: their names differ only in the number.
 struct ShardSet {
   std::string stem;                // "model"
@@ -114,11 +117,11 @@ struct ModelFiles {
   std::optional<ShardSet> shards = {};  // without an index and a whole file
 };
 // Returns the models that a folder may stand for: one, or several that are equal. This is the rule for all readers:
-// - Beside an index, a file counts only if it is the whole file of this model, or of a model of which this is a
-// variant.
+// - Beside an index, a file counts only if it is the whole file of this model, of a model of which this is a variant,
+// or of a model that wins.
 // - A variant, such as `model.fp16`, does not count beside its plain model.
 // - Shards do not count beside an index. An older save left those beside the whole file of the same stem.
-// - A model `model` with an index wins over other ones.
+// - `model`, or else `diffusion_pytorch_model`, wins over all others, such as `consolidated` and `adapter_model`.
 // names: of the files in the folder.
 [[nodiscard]] std::vector<ModelFiles> models_of(std::span<const std::string> names);
 
