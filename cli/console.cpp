@@ -3,7 +3,6 @@
 #include "console.h"
 
 #include "interrupt.h"
-#include "text/display_width.h"
 #include "text/text.h"
 
 #include "os/command/signals.h"

@@ -1,9 +1,10 @@
 // Opens an argument as a Checkpoint. Standard input is opened as one file.
 #include "input.h"
 
-#include "accept.h"
 #include "model_path.h"
 #include "text/text.h"
+
+#include <safetensors/error.h>
 
 #include "file/checkpoint_paths.h"
 #include "os/command/standard_streams.h"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 
 namespace safetensors::cli {
 namespace {
@@ -259,6 +261,69 @@ bool is_misaligned(const TensorInfo& tensor) {
   // C64 is a pair of F32, and F4 and F6 are bytes.
   const unsigned alignment = tensor.dtype == Dtype::C64 ? 4 : std::max(1u, bits(tensor.dtype) / 8);
   return tensor.nbytes() != 0 && tensor.file_offset % alignment != 0;
+}
+
+// Reads --accept, and reports the faults that a reader accepted.
+
+Accept accept_of(const Arguments& given) {
+  Accept accept;
+  const std::optional<std::string> list = given.value("accept");
+  if (!list) return accept;
+  for (const std::string_view name : split(*list, ',')) {
+    (name == "unknown-dtypes" ? accept.unknown_dtypes : accept.unused_bytes) = true;
+    if (name != "unknown-dtypes" && name != "unused-bytes")
+      throw UsageError("--accept is unknown-dtypes, unused-bytes, or both: unknown-dtypes,unused-bytes");
+  }
+  return accept;
+}
+
+void notice_tolerated(const Header& header, const std::string& path, Console& console) {
+  const Tolerated tolerated = header.tolerated();
+  if (!tolerated.any()) return;
+  console.message(
+      formatted("{}: notice: accepted {}, which the format forbids", printable(path), to_string(tolerated)));
+}
+
+void json_tolerated(Json& json, const Header& header) {
+  const Tolerated tolerated = header.tolerated();
+  if (!tolerated.any()) return;
+  json.key("tolerated").open('{').field("unknown_dtypes", tolerated.unknown_dtypes);
+  json.field("unused_bytes", tolerated.unused_bytes).close('}');
+}
+
+// Reads a list of names, and compares it with the names of the input.
+
+Status read_name_map(const std::string& path, NameMap& names) {
+  const Result<std::string> text = read_text(path, "names");
+  if (!text) return text.error();
+  const auto fail = [&](std::size_t line, const char* what) {
+    return fault(Errc::invalid_argument, formatted("line {}: {}", line, what), path);
+  };
+  std::string_view rest = *text;
+  for (std::size_t line = 1; !rest.empty(); ++line) {
+    std::string_view one = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    if (one.ends_with('\r')) one.remove_suffix(1);
+    if (one.empty()) continue;
+    const std::size_t tab = one.find('\t');
+    if (tab == std::string_view::npos || one.find('\t', tab + 1) != std::string_view::npos)
+      return fail(line, "expected OLD, a tab and NEW");
+    if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
+      return fail(line, "an earlier line has the same OLD");
+  }
+  return {};
+}
+
+Status check_name_map(const Input& input, const std::string& input_path, const std::string& path,
+                      const NameMap& names) {
+  std::set<std::string_view> known;
+  for (const Listed& listed : input.tensors()) known.insert(listed.info->name);
+  for (const auto& [old, renamed] : names) {
+    if (!known.contains(old))
+      return fault(Errc::not_found,
+                   formatted("`{}` is not a tensor of {}", printable(old), printable(shown_path(input_path))), path);
+  }
+  return {};
 }
 
 }  // namespace safetensors::cli

@@ -1,14 +1,19 @@
 // Opens what an argument names, and finds tensors in it, in the same way for every subcommand.
 #pragma once
 
+#include "arguments.h"
 #include "command.h"
 #include "console.h"
 #include "json_output.h"
 #include "standard_input.h"
 
 #include <safetensors/checkpoint.h>
+#include <safetensors/error.h>
 #include <safetensors/file.h>
+#include <safetensors/header.h>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -117,5 +122,29 @@ void json_files(Json& json, const Input& input);
 // Returns whether the elements of a tensor must be copied before they can be used: its offset in the file is not a
 // multiple of the size of an element.
 [[nodiscard]] bool is_misaligned(const TensorInfo& tensor);
+
+// The row of the option in the table of a command.
+inline constexpr Option kAcceptOption = {"--accept", "LIST",
+                                         "accept faults: unknown-dtypes,\n"
+                                         "unused-bytes, or both with a comma"};
+
+// The value of --accept. Throws UsageError.
+[[nodiscard]] Accept accept_of(const Arguments& given);
+
+// Writes a notice if the reader accepted faults.
+void notice_tolerated(const Header& header, const std::string& path, Console& console);
+// Writes the member "tolerated" if the reader accepted faults.
+void json_tolerated(Json& json, const Header& header);
+
+// New names by old names.
+using NameMap = std::map<std::string, std::string, std::less<>>;
+
+// Reads lines of OLD, a tab and NEW. Errors, with the path: open_failed, read_failed, invalid_argument.
+[[nodiscard]] Status read_name_map(const std::string& path, NameMap& names);
+
+// Every OLD must be a tensor of the input, whose argument is `input_path`. path: of the list. Error: not_found, with
+// the path of the list.
+[[nodiscard]] Status check_name_map(const Input& input, const std::string& input_path, const std::string& path,
+                                    const NameMap& names);
 
 }  // namespace safetensors::cli

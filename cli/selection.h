@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "input.h"
 
+#include <safetensors/dtype.h>
 #include <safetensors/header.h>
 
 #include <cstdint>
@@ -94,5 +95,12 @@ class Selection {
 // Returns the layer of a tensor: the first part of its name between dots that has only digits. Returns nullopt if no
 // part has, or if the number has more than 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> layer_number(std::string_view name);
+
+// A dtype by its name in any case ("bf16", "F8_E4M3"), or by a word of frameworks: "half", "bfloat16", "float8_e4m3fn",
+// "int8". "fp8" is F8_E4M3.
+[[nodiscard]] std::optional<Dtype> dtype_named(std::string_view text);
+
+// What dtype_named() accepts besides the names of dtypes, for error messages.
+inline constexpr char kDtypeWords[] = "half, float, double, bfloat16, fp16, fp8, int8 and such also work";
 
 }  // namespace safetensors::cli

@@ -5,7 +5,6 @@
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "name_map.h"
 #include "rows.h"
 #include "selection.h"
 #include "text/text.h"

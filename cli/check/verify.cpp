@@ -1,6 +1,5 @@
 // The subcommand verify: opens each file, which checks all rules of the format, and prints a verdict per file. It opens
 // the files of a model one after the other, and check_index() of the library compares them with the index.
-#include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "console.h"

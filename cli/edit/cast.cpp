@@ -2,8 +2,8 @@
 #include "rewrite_request.h"
 
 #include "command.h"
-#include "dtype_words.h"
 #include "rows.h"
+#include "selection.h"
 #include "text/text.h"
 
 #include "format/dtype/cast.h"

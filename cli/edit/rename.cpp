@@ -1,6 +1,6 @@
 // The subcommand rename: a new file or model whose tensors have other names.
 #include "command.h"
-#include "name_map.h"
+#include "input.h"
 #include "rewrite_request.h"
 #include "rows.h"
 #include "text/text.h"

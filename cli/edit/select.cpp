@@ -1,8 +1,8 @@
 // The subcommands select and drop: a new file or model with some of the tensors.
 #include "rewrite_request.h"
 
-#include "accept.h"
 #include "command.h"
+#include "input.h"
 #include "text/text.h"
 
 #include <algorithm>

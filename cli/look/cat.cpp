@@ -3,13 +3,11 @@
 #include "arguments.h"
 #include "cat_output.h"
 #include "command.h"
-#include "dtype_words.h"
 #include "format/dtype/cast.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
-#include "npy.h"
 #include "selection.h"
 #include "text/text.h"
 

@@ -3,10 +3,13 @@
 
 #include "console.h"
 
+#include <safetensors/dtype.h>
 #include <safetensors/file.h>
+#include <safetensors/shape.h>
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace safetensors::cli {
@@ -35,5 +38,12 @@ using Sink = std::function<Status(std::string_view)>;
 // another dtype a cast that castable() allows. Stops early if the console's standard output
 // fails.
 [[nodiscard]] Status write_tensor(const CatRequest& request, const Sink& sink, Console& console);
+
+// The type string of NumPy, such as "<f4". nullopt for a dtype that NumPy lacks.
+[[nodiscard]] std::optional<std::string_view> npy_type(Dtype dtype) noexcept;
+
+// Returns a header of version 1.0, or of version 2.0 if the shape is too long. It is padded so that the data, in C
+// order, starts at a multiple of 64 bytes.
+[[nodiscard]] std::string npy_header(std::string_view type, ShapeView shape);
 
 }  // namespace safetensors::cli

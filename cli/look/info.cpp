@@ -1,5 +1,4 @@
 // The subcommand info: sums up the headers of files by dtype, and finds the largest tensors. Reads no tensor data.
-#include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "console.h"

@@ -1,5 +1,4 @@
 // The subcommand ls: lists the tensors of files, selected by patterns and sorted.
-#include "accept.h"
 #include "arguments.h"
 #include "command.h"
 #include "folders.h"

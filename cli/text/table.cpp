@@ -3,7 +3,6 @@
 // that is cut cannot be copied.
 #include "text/table.h"
 
-#include "text/display_width.h"
 #include "text/text.h"
 
 #include <algorithm>

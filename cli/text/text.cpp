@@ -1,9 +1,15 @@
 // Asks printable() which characters are visible, so that the command and the library escape the same characters.
 #include "text/text.h"
 
+#include "text/character_widths.h"
+
 #include <safetensors/error.h>
 
 #include "base/utf8.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
 
 namespace safetensors::cli {
 namespace {
@@ -50,6 +56,26 @@ std::string_view take_number(std::string_view& text) {
   const std::string_view digits = text.substr(zeros, end - zeros);
   text.remove_prefix(end);
   return digits;
+}
+
+struct Character {
+  std::size_t bytes;
+  std::size_t columns;
+};
+
+bool contains(std::span<const CharacterRange> ranges, char32_t value) {
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), value,
+                                      [](char32_t code, const CharacterRange& range) { return code < range.first; });
+  return after != ranges.begin() && value <= std::prev(after)->last;
+}
+
+// The first character of text, which is not empty.
+Character first_character(std::string_view text) {
+  const std::size_t size = base::utf8_sequence_length(text);
+  if (size <= 1) return {1, 1};
+  const char32_t value = base::decode_utf8(text.substr(0, size));
+  if (contains(kNoColumn, value)) return {size, 0};
+  return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
 }
 
 }  // namespace
@@ -155,6 +181,22 @@ bool natural_less(std::string_view a, std::string_view b) noexcept {
   }
   if (a.empty() != b.empty()) return a.empty();
   return all_a < all_b;
+}
+
+// Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no
+// choice: it depends on the locale, which the command does not read. Sequences with invisible joiners do not occur,
+// because printable() escapes these characters.
+
+std::size_t display_width(std::string_view text) {
+  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (ascii) return text.size();
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    columns += character.columns;
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
 }
 
 }  // namespace safetensors::cli

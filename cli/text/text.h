@@ -2,10 +2,10 @@
 // safetensors::printable()), writes sizes and counts, and compares names.
 #pragma once
 
-#include <fmt/core.h>
-
 #include "base/byte_size.h"
 
+#include <fmt/core.h>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,5 +52,9 @@ using base::size_text;
 // Returns whether a comes before b. Sequences of digits are compared as numbers of any length, all else by bytes. Names
 // that differ in leading zeros only are compared by bytes, so the order is total.
 [[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
+
+// text: UTF-8 from printable(). Wide East Asian characters and emoji take two columns, combining characters take none.
+// Each byte that is not UTF-8 takes one.
+[[nodiscard]] std::size_t display_width(std::string_view text);
 
 }  // namespace safetensors::cli
