@@ -69,24 +69,21 @@ Result<bool> BackgroundLoad::take(std::size_t item, Array* array, std::chrono::m
 
 Result<bool> BackgroundLoad::take_next(std::size_t* item, Array* array, std::chrono::milliseconds limit) {
   return wait_until(limit, [&]() -> Result<bool> {
-    *item = taken_.size();
-    if (taken_count_ == taken_.size()) return true;
-    while (!order_.empty()) {
+    for (; !order_.empty(); order_.pop_front()) {
       *item = order_.front();
-      order_.pop_front();
-      if (hand_out(*item, array)) return true;
+      if (hand_out(*item, array)) return true;  // the next call removes it from the order
     }
-    return false;
+    *item = taken_.size();
+    return taken_count_ == taken_.size();
   });
 }
 
 bool BackgroundLoad::hand_out(std::size_t item, Array* array) {
-  const auto found = complete_.find(item);
-  if (found == complete_.end()) return false;
+  const auto found = complete_.extract(item);
+  if (found.empty()) return false;
   taken_[item] = true;
   ++taken_count_;
-  *array = std::move(found->second);
-  complete_.erase(found);
+  *array = std::move(found.mapped());
   return true;
 }
 
