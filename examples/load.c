@@ -1,4 +1,5 @@
-/* Opens a file, lists its tensors, and uses one of them as a matrix of floats without a copy.
+/* Opens a file or a model of several files, lists its tensors, and uses one of them as a matrix of floats without a
+ * copy.
  *
  * Build:  cc load.c -o load $(pkg-config --cflags --libs safetensors)
  * Run:    ./load model.safetensors                          lists the tensors
@@ -10,34 +11,55 @@
 
 static int print_error(const safetensors_error* error) {
   char text[1200];
-  safetensors_error_format(error, text, sizeof text, NULL, NULL);
+  safetensors_error_text(error, text, sizeof text);
   fprintf(stderr, "%s\n", text);
   return 1;
 }
 
-static safetensors_status list(const safetensors_file* file, safetensors_error* error) {
-  for (uint64_t i = 0; i < safetensors_file_count(file); ++i) {
-    safetensors_tensor_info info = SAFETENSORS_TENSOR_INFO_INIT;
-    char text[300];
-    if (safetensors_file_info_at(file, i, &info, error)) return error->code;
-    if (safetensors_tensor_info_format(&info, text, sizeof text, NULL, error)) return error->code;
-    puts(text);
+static void print_tensor(FILE* to, const safetensors_tensor* tensor) {
+  char name[300];
+  safetensors_printable(tensor->name, tensor->name_length, name, sizeof name);
+  fprintf(to, "%s %.*s [", name, (int)tensor->dtype_name_length, tensor->dtype_name);
+  for (size_t i = 0; i < tensor->rank; ++i)
+    fprintf(to, "%s%llu", i == 0 ? "" : ", ", (unsigned long long)tensor->shape[i]);
+  fputs("]\n", to);
+}
+
+static safetensors_status list(const safetensors_model* model, safetensors_error* error) {
+  safetensors_model_info info = SAFETENSORS_MODEL_INFO_INIT;
+  if (safetensors_model_get_info(model, &info, error)) return error->code;
+  for (uint64_t i = 0; i < info.tensor_count; ++i) {
+    safetensors_tensor tensor = SAFETENSORS_TENSOR_INIT;
+    if (safetensors_model_get_tensor(model, i, &tensor, error)) return error->code;
+    print_tensor(stdout, &tensor);
   }
   return SAFETENSORS_OK;
 }
 
-static safetensors_status print_matrix(const safetensors_file* file, const char* name, const uint64_t shape[2],
-                                       safetensors_error* error) {
+/* Returns the exit status of the program. */
+static int print_matrix(const safetensors_model* model, const char* name, const uint64_t shape[2]) {
+  safetensors_error error;
   safetensors_array* array = NULL;
-  /* One call checks the name, the dtype and the shape. */
-  if (safetensors_file_get(file, name, SAFETENSORS_DTYPE_F32, shape, 2, &array, error)) return error->code;
-  const float* elements = safetensors_array_data(array);
+  safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
+  safetensors_tensor tensor = SAFETENSORS_TENSOR_INIT;
+  if (safetensors_model_find_tensor(model, name, SAFETENSORS_NUL_TERMINATED, &tensor, &error))
+    return print_error(&error);
+  if (tensor.dtype != SAFETENSORS_DTYPE_F32 || tensor.rank != 2 || tensor.shape[0] != shape[0] ||
+      tensor.shape[1] != shape[1]) {
+    fputs("not the matrix that was expected: ", stderr);
+    print_tensor(stderr, &tensor);
+    return 1;
+  }
+  if (safetensors_model_view(model, name, SAFETENSORS_NUL_TERMINATED, SAFETENSORS_MAP_SHARED, &array, &error) ||
+      safetensors_array_get_info(array, &info, &error))
+    return print_error(&error);
+  const float* elements = info.data; /* the pages of the file; valid until the array is freed */
   for (uint64_t row = 0; row < shape[0]; ++row) {
     for (uint64_t column = 0; column < shape[1]; ++column) printf(" %g", *elements++);
     putchar('\n');
   }
   safetensors_array_free(array);
-  return SAFETENSORS_OK;
+  return 0;
 }
 
 /* Returns 1 if the text is a number. */
@@ -50,14 +72,14 @@ static int parse(const char* text, uint64_t* number) {
 int main(int argc, char** argv) {
   uint64_t shape[2] = {0, 0};
   if (argc != 2 && !(argc == 5 && parse(argv[3], &shape[0]) && parse(argv[4], &shape[1]))) {
-    fprintf(stderr, "usage: %s FILE [NAME ROWS COLUMNS]\n", argv[0]);
+    fprintf(stderr, "usage: %s PATH [NAME ROWS COLUMNS]\n", argv[0]);
     return 2;
   }
   safetensors_error error;
-  safetensors_file* file = NULL;
-  if (safetensors_file_open(argv[1], NULL, &file, &error)) return print_error(&error); /* reads only the header */
-  safetensors_status status = list(file, &error);
-  if (!status && argc == 5) status = print_matrix(file, argv[2], shape, &error);
-  safetensors_file_free(file);
-  return status ? print_error(&error) : 0;
+  safetensors_model* model = NULL;
+  if (safetensors_model_open(argv[1], NULL, &model, &error)) return print_error(&error); /* reads only headers */
+  int status = list(model, &error) ? print_error(&error) : 0;
+  if (!status && argc == 5) status = print_matrix(model, argv[2], shape);
+  safetensors_model_free(model);
+  return status;
 }

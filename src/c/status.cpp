@@ -1,4 +1,5 @@
-// Versions, status codes, errors and printable text in C.
+// Versions, status codes, errors, dtypes and texts in C.
+#include <algorithm>
 #include <string_view>
 
 #include "c/support.h"
@@ -15,7 +16,6 @@ static_assert(kRelease.substr(0, kRelease.find('+')) == kNumbers, "the versions 
 
 using safetensors::Errc;
 using safetensors::Error;
-using safetensors::Status;
 using namespace safetensors::c;
 
 #define SAFETENSORS_SAME(c_name, cpp_name) static_assert(SAFETENSORS_ERROR_##c_name == static_cast<int>(Errc::cpp_name))
@@ -79,11 +79,45 @@ SAFETENSORS_SAME(HEADER_DOES_NOT_FIT, header_does_not_fit);
 SAFETENSORS_SAME(CANCELLED, cancelled);
 #undef SAFETENSORS_SAME
 
+static_assert(SAFETENSORS_DTYPE_BOOL == static_cast<int>(safetensors::Dtype::BOOL));
+static_assert(SAFETENSORS_DTYPE_U8 == static_cast<int>(safetensors::Dtype::U8));
+static_assert(SAFETENSORS_DTYPE_I8 == static_cast<int>(safetensors::Dtype::I8));
+static_assert(SAFETENSORS_DTYPE_I16 == static_cast<int>(safetensors::Dtype::I16));
+static_assert(SAFETENSORS_DTYPE_U16 == static_cast<int>(safetensors::Dtype::U16));
+static_assert(SAFETENSORS_DTYPE_F16 == static_cast<int>(safetensors::Dtype::F16));
+static_assert(SAFETENSORS_DTYPE_BF16 == static_cast<int>(safetensors::Dtype::BF16));
+static_assert(SAFETENSORS_DTYPE_I32 == static_cast<int>(safetensors::Dtype::I32));
+static_assert(SAFETENSORS_DTYPE_U32 == static_cast<int>(safetensors::Dtype::U32));
+static_assert(SAFETENSORS_DTYPE_F32 == static_cast<int>(safetensors::Dtype::F32));
+static_assert(SAFETENSORS_DTYPE_F64 == static_cast<int>(safetensors::Dtype::F64));
+static_assert(SAFETENSORS_DTYPE_I64 == static_cast<int>(safetensors::Dtype::I64));
+static_assert(SAFETENSORS_DTYPE_U64 == static_cast<int>(safetensors::Dtype::U64));
+static_assert(SAFETENSORS_DTYPE_C64 == static_cast<int>(safetensors::Dtype::C64));
+static_assert(SAFETENSORS_DTYPE_F8_E4M3 == static_cast<int>(safetensors::Dtype::F8_E4M3));
+static_assert(SAFETENSORS_DTYPE_F8_E5M2 == static_cast<int>(safetensors::Dtype::F8_E5M2));
+static_assert(SAFETENSORS_DTYPE_F8_E8M0 == static_cast<int>(safetensors::Dtype::F8_E8M0));
+static_assert(SAFETENSORS_DTYPE_F8_E4M3FNUZ == static_cast<int>(safetensors::Dtype::F8_E4M3FNUZ));
+static_assert(SAFETENSORS_DTYPE_F8_E5M2FNUZ == static_cast<int>(safetensors::Dtype::F8_E5M2FNUZ));
+static_assert(SAFETENSORS_DTYPE_F6_E2M3 == static_cast<int>(safetensors::Dtype::F6_E2M3));
+static_assert(SAFETENSORS_DTYPE_F6_E3M2 == static_cast<int>(safetensors::Dtype::F6_E3M2));
+static_assert(SAFETENSORS_DTYPE_F4 == static_cast<int>(safetensors::Dtype::F4));
+static_assert(SAFETENSORS_DTYPE_UNKNOWN == static_cast<int>(safetensors::Dtype::UNKNOWN));
+
 static_assert(sizeof(safetensors_error) == 1040, "never changes: it lies in the caller's memory");
 
 // Turns an unknown number into an unknown Errc.
 Errc code_of(safetensors_status status) noexcept {
   return status >= 0 && status <= 0xFFFF ? static_cast<Errc>(status) : static_cast<Errc>(0xFFFF);
+}
+
+// Copies the text and returns its length, as snprintf() does.
+std::size_t give_text(std::string_view text, char* destination, std::size_t capacity) noexcept {
+  if (destination) copy_text(text, destination, capacity, {});
+  return text.size();
+}
+
+std::string_view held(const char* text, std::size_t capacity) noexcept {
+  return {text, strnlen(text, capacity)};
 }
 
 }  // namespace
@@ -102,60 +136,53 @@ const char* safetensors_status_name(safetensors_status status) {
   return safetensors::to_string(code_of(status));
 }
 
-int32_t safetensors_status_rule(safetensors_status status) {
-  return safetensors::format_rule(code_of(status));
+size_t safetensors_error_text(const safetensors_error* error, char* text, size_t capacity) {
+  if (!error) return give_text("", text, capacity);
+  const std::string_view message = held(error->message, sizeof error->message);
+  return safetensors::base::caught_all(
+      [&] {
+        Error copy;
+        copy.code = code_of(error->code);
+        copy.os_error = error->os_error;
+        copy.offset = error->offset;
+        copy.message = message;
+        copy.path = held(error->path, sizeof error->path);
+        return give_text(copy.to_string(), text, capacity);
+      },
+      [&] { return give_text(message, text, capacity); });
 }
 
-int32_t safetensors_status_is_system_error(safetensors_status status) {
-  return safetensors::is_system_error(code_of(status)) ? 1 : 0;
+size_t safetensors_printable(const char* text, size_t length, char* shown, size_t capacity) {
+  if (!text) return give_text("", shown, capacity);
+  const std::string_view given(text, length == SAFETENSORS_NUL_TERMINATED ? std::strlen(text) : length);
+  return safetensors::base::caught_all([&] { return give_text(safetensors::printable(given), shown, capacity); },
+                                       [&] {
+                                         give_text(given, shown, capacity);
+                                         if (shown && capacity != 0)
+                                           std::replace_if(
+                                               shown, shown + std::strlen(shown),
+                                               [](char byte) { return byte < ' ' || byte > '~' || byte == '\\'; }, '?');
+                                         return given.size();
+                                       });
 }
 
-safetensors_status safetensors_error_format(const safetensors_error* failure, char* text, size_t capacity,
-                                            size_t* length, safetensors_error* error) {
-  clear(length);
-  return guarded(failure == error ? nullptr : error, [&]() -> Status {
-    if (Status status = require({{failure, "failure"}}); !status) return status;
-    if (!text && capacity != 0) return invalid_argument("argument text is NULL");
-    Error copy;
-    copy.code = code_of(failure->code);
-    copy.os_error = failure->os_error;
-    copy.offset = failure->offset;
-    copy.message.assign(failure->message, strnlen(failure->message, sizeof failure->message));
-    copy.path.assign(failure->path, strnlen(failure->path, sizeof failure->path));
-    const std::string shown = copy.to_string();
-    if (length) *length = shown.size();
-    copy_text(shown, text, capacity, {});
-    return {};
-  });
+const char* safetensors_dtype_name(safetensors_dtype dtype) {
+  for (const safetensors::Dtype known : safetensors::all_dtypes())
+    if (static_cast<safetensors_dtype>(known) == dtype) return to_string(known).data();  // a literal
+  return nullptr;
 }
 
-safetensors_status safetensors_printable(const char* text, size_t text_length, char* shown, size_t capacity,
-                                         size_t* length, safetensors_error* error) {
-  clear(length);
-  return guarded(error, [&]() -> Status {
-    auto given = text_of(text, text_length, "text");
-    if (!given) return std::move(given).error();
-    if (!shown && capacity != 0) return invalid_argument("argument shown is NULL");
-    const std::string safe = safetensors::printable(*given);
-    if (length) *length = safe.size();
-    copy_text(safe, shown, capacity, {});
-    return {};
-  });
+uint32_t safetensors_dtype_bits(safetensors_dtype dtype) {
+  for (const safetensors::Dtype known : safetensors::all_dtypes())
+    if (static_cast<safetensors_dtype>(known) == dtype) return safetensors::bits(known);
+  return 0;
 }
 
-safetensors_status safetensors_buffer_bytes(const safetensors_buffer* buffer, const void** data, size_t* size,
-                                            safetensors_error* error) {
-  clear(data, size);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{buffer, "buffer"}, {data, "data"}, {size, "size"}}); !status) return status;
-    *data = buffer->bytes.data.get();
-    *size = buffer->bytes.size;
-    return {};
-  });
-}
-
-void safetensors_buffer_free(safetensors_buffer* buffer) {
-  delete buffer;
+safetensors_dtype safetensors_dtype_parse(const char* name, size_t length) {
+  if (!name) return 0;
+  const auto known = safetensors::parse_dtype(length == SAFETENSORS_NUL_TERMINATED ? std::string_view(name)
+                                                                                   : std::string_view(name, length));
+  return known ? static_cast<safetensors_dtype>(*known) : 0;
 }
 
 }  // extern "C"

@@ -74,7 +74,8 @@ Error invalid_argument(std::string message) {
   return make_error(Errc::invalid_argument, std::move(message));
 }
 
-Error out_of_range(const char* what, std::uint64_t index, std::size_t count) {
+Status check_index(const char* what, std::uint64_t index, std::uint64_t count) {
+  if (index < count) return {};
   return make_error(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
                                          std::to_string(count));
 }
@@ -86,6 +87,7 @@ Status require(std::initializer_list<Required> arguments) {
 }
 
 Result<std::string_view> text_of(const char* pointer, std::size_t length, const char* name) {
+  if (pointer && length == SAFETENSORS_NUL_TERMINATED) return std::string_view(pointer);
   auto list = list_of(pointer, length, name);
   if (!list) return std::move(list).error();
   return std::string_view(list->data(), list->size());
@@ -95,48 +97,42 @@ Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t siz
   return list_of(static_cast<const std::byte*>(pointer), size, name);
 }
 
-safetensors_buffer* new_buffer(std::string_view bytes) {
-  Serialized copy{std::unique_ptr<std::byte[]>(new std::byte[bytes.size()]), bytes.size()};
-  if (!bytes.empty()) std::memcpy(copy.data.get(), bytes.data(), bytes.size());
-  return new safetensors_buffer{std::move(copy)};
-}
-
-Result<std::span<std::byte>> writable_bytes_of(void* destination, std::size_t size) {
-  auto bytes = list_of(static_cast<const std::byte*>(destination), size, "destination");
-  if (!bytes) return std::move(bytes).error();
-  return std::span<std::byte>(static_cast<std::byte*>(destination), size);
-}
-
 Result<Dtype> dtype_of(safetensors_dtype number) {
   for (const Dtype dtype : all_dtypes())
     if (static_cast<safetensors_dtype>(dtype) == number) return dtype;
   return invalid_argument("unknown dtype " + std::to_string(number));
 }
 
-Status read_struct(const void* from, void* to, std::size_t size, std::size_t minimum) {
+Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length) {
+  if (Status status = require({{model, "model"}}); !status) return std::move(status).error();
+  auto text = text_of(name, name_length, "name");
+  if (!text) return std::move(text).error();
+  return model->tensor(*text);
+}
+
+Status read_struct(const void* from, void* to, std::size_t size) {
   const std::uint64_t given = size_of_struct(from);
-  if (given < minimum || given > kMaxStructSize) return wrong_size(given, minimum);
+  if (given < size || given > kMaxStructSize) return wrong_size(given, size);
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::uint64_t at = size; at < given; ++at)
     if (bytes[at] != 0)
       return make_error(Errc::unsupported, "an option at byte " + std::to_string(at) +
                                                " of its struct is not known here, where it has " +
                                                std::to_string(size) + " bytes");
-  std::memcpy(to, from, static_cast<std::size_t>(std::min<std::uint64_t>(given, size)));
+  std::memcpy(to, from, size);
   return {};
 }
 
-Status check_result_struct(const void* to, std::size_t minimum) {
+Status check_result_struct(const void* to, std::size_t size) {
   const std::uint64_t given = size_of_struct(to);
-  if (given < minimum || given > kMaxStructSize) return wrong_size(given, minimum);
+  if (given < size || given > kMaxStructSize) return wrong_size(given, size);
   return {};
 }
 
 void write_struct(const void* from, void* to, std::size_t size) noexcept {
   const std::uint64_t given = size_of_struct(to);
-  const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(given, size));
-  std::memcpy(to, from, known);
-  std::memset(static_cast<unsigned char*>(to) + known, 0, static_cast<std::size_t>(given - known));
+  std::memcpy(to, from, size);
+  std::memset(static_cast<unsigned char*>(to) + size, 0, static_cast<std::size_t>(given - size));
 }
 
 Status check_reserved(std::uint32_t reserved) {
@@ -144,67 +140,9 @@ Status check_reserved(std::uint32_t reserved) {
   return make_error(Errc::unsupported, "a reserved field is " + std::to_string(reserved) + ", not 0");
 }
 
-Result<Accept> accept_of(std::uint32_t flags) {
-  constexpr std::uint32_t kAll = SAFETENSORS_ACCEPT_UNKNOWN_DTYPES | SAFETENSORS_ACCEPT_UNUSED_BYTES;
-  if ((flags & ~kAll) != 0)
-    return make_error(Errc::unsupported, "unknown flags in accept: " + std::to_string(flags & ~kAll));
-  return Accept{.unknown_dtypes = (flags & SAFETENSORS_ACCEPT_UNKNOWN_DTYPES) != 0,
-                .unused_bytes = (flags & SAFETENSORS_ACCEPT_UNUSED_BYTES) != 0};
-}
-
-ParseOptions parse_options_of(std::uint64_t max_header_bytes, std::uint32_t allow_leading_whitespace) {
-  ParseOptions options;
-  if (max_header_bytes != 0) options.max_header_bytes = max_header_bytes;
-  options.allow_leading_whitespace = allow_leading_whitespace != 0;
-  return options;
-}
-
-Result<ParseOptions> parse_options_of(const safetensors_parse_options* given) {
-  auto options = options_of(given, 24);
-  if (!options) return std::move(options).error();
-  auto accept = accept_of(options->accept);
-  if (!accept) return std::move(accept).error();
-  ParseOptions parse = parse_options_of(options->max_header_bytes, options->allow_leading_whitespace);
-  parse.accept = *accept;
-  parse.cancelled = cancelled_of(*options);
-  return parse;
-}
-
-Result<LayoutOptions> layout_options_of(const safetensors_layout_options* given) {
-  auto options = options_of(given, 24);
-  if (!options) return std::move(options).error();
-  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
-  return LayoutOptions{.data_alignment = options->data_alignment, .metadata_slack = options->metadata_slack};
-}
-
-Result<WriteOptions> write_options_of(std::int32_t durability, std::uint32_t in_place_if_no_rename) {
-  if (durability < SAFETENSORS_DURABILITY_FULL || durability > SAFETENSORS_DURABILITY_NONE)
-    return invalid_argument("unknown durability " + std::to_string(durability));
-  return WriteOptions{.durability = static_cast<Durability>(durability),
-                      .in_place_if_no_rename = in_place_if_no_rename != 0};
-}
-
-Status clear_info(safetensors_tensor_info* info) {
-  constexpr std::size_t kSize = offsetof(safetensors_tensor_info, shape) + SAFETENSORS_INFO_DIMS * sizeof(uint64_t);
-  if (Status status = require({{info, "info"}}); !status) return status;
-  if (Status status = check_result_struct(info, kSize); !status) return status;
-  give_struct(safetensors_tensor_info SAFETENSORS_TENSOR_INFO_INIT, info);
-  return {};
-}
-
-safetensors_tensor_info info_of(const TensorInfo& tensor) noexcept {
-  safetensors_tensor_info info = SAFETENSORS_TENSOR_INFO_INIT;
-  info.name = tensor.name.data();
-  info.name_length = tensor.name.size();
-  info.begin = tensor.begin;
-  info.end = tensor.end;
-  info.nbytes = tensor.nbytes();
-  info.file_offset = tensor.file_offset;
-  info.dtype = static_cast<safetensors_dtype>(tensor.dtype);
-  info.rank = tensor.shape.size();
-  std::copy_n(tensor.shape.begin(), std::min<std::size_t>(info.rank, SAFETENSORS_INFO_DIMS), info.shape);
-  info.dims = tensor.shape.data();
-  return info;
+Status check_enum(const char* what, std::int32_t value, std::int32_t last) {
+  if (value >= 0 && value <= last) return {};
+  return invalid_argument(std::string("unknown ") + what + " " + std::to_string(value));
 }
 
 }  // namespace safetensors::c

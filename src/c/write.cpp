@@ -1,10 +1,22 @@
-// Writing in C: files whole or in pieces, serialized memory, and edits of metadata.
-#include "c/write.h"
+// Writing in C: files and models, whole or in pieces, bytes in memory, and edits of metadata.
+#include <safetensors/checkpoint_writer.h>
+#include <safetensors/edit.h>
+#include <safetensors/save.h>
+#include <safetensors/writer.h>
 
-#include <optional>
-#include <vector>
+#include "c/support.h"
+
+// Exactly one of the two is there.
+struct safetensors_writer {
+  explicit safetensors_writer(safetensors::Writer created) : file(std::move(created)) {}
+  explicit safetensors_writer(safetensors::CheckpointWriter created) : model(std::move(created)) {}
+  std::optional<safetensors::Writer> file;
+  std::optional<safetensors::CheckpointWriter> model;
+};
 
 namespace {
+using safetensors::CheckpointTensor;
+using safetensors::CheckpointWriter;
 using safetensors::Durability;
 using safetensors::LayoutOptions;
 using safetensors::MetadataPairs;
@@ -19,51 +31,50 @@ static_assert(SAFETENSORS_DURABILITY_FULL == static_cast<int>(Durability::full))
 static_assert(SAFETENSORS_DURABILITY_FILE == static_cast<int>(Durability::file));
 static_assert(SAFETENSORS_DURABILITY_NONE == static_cast<int>(Durability::none));
 
-constexpr std::size_t kWriteOptionsSize = offsetof(safetensors_write_options, in_place_if_no_rename) + sizeof(uint32_t);
-constexpr std::size_t kEditOptionsSize = offsetof(safetensors_edit_options, in_place_if_no_rename) + sizeof(uint32_t);
-
-Result<TensorData> tensor_of(const safetensors_tensor_data& given) {
+Result<TensorData> tensor_data_of(const safetensors_tensor_data& given, bool with_bytes) {
   auto name = text_of(given.name, given.name_length, "name");
   if (!name) return std::move(name).error();
   auto dtype = dtype_of(given.dtype);
   if (!dtype) return std::move(dtype).error();
   auto shape = list_of(given.shape, given.rank, "shape");
   if (!shape) return std::move(shape).error();
-  auto bytes = bytes_of(given.data, given.size, "data");
+  auto bytes = with_bytes ? bytes_of(given.data, given.size, "data") : bytes_of(nullptr, 0, "data");
   if (!bytes) return std::move(bytes).error();
   if (Status status = check_reserved(given.reserved); !status) return std::move(status).error();
-  return TensorData{.name = *name, .dtype = *dtype, .shape = *shape, .bytes = *bytes};
+  TensorData data;
+  data.name = *name;
+  data.dtype = *dtype;
+  data.shape = *shape;
+  data.bytes = *bytes;
+  return data;
 }
 
-// The result is empty if the caller gave no function.
-template <class Options>
-safetensors::Callback<bool(std::uint64_t, std::uint64_t)> progress_of(const Options& options) {
-  if (!options.progress) return nullptr;
-  return [progress = options.progress, user = options.user](std::uint64_t completed, std::uint64_t total) {
-    return progress(user, completed, total) != 0;
-  };
-}
-
-}  // namespace
-
-namespace safetensors::c {
-
-Result<std::vector<TensorData>> tensors_of(const safetensors_tensor_data* tensors, std::size_t count) {
+Result<std::vector<TensorData>> tensors_of(const safetensors_tensor_data* tensors, std::size_t count, bool with_bytes) {
   auto given = list_of(tensors, count, "tensors");
   if (!given) return std::move(given).error();
   std::vector<TensorData> result;
   result.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    auto tensor = tensor_of((*given)[i]);
+  for (const safetensors_tensor_data& each : *given) {
+    auto tensor = tensor_data_of(each, with_bytes);
     if (!tensor) {
       safetensors::Error error = std::move(tensor).error();
-      error.message = "tensor " + std::to_string(i) + ": " + error.message;
+      error.message = "tensor " + std::to_string(result.size()) + ": " + error.message;
       return error;
     }
     result.push_back(*tensor);
   }
   return result;
 }
+
+// The options for a file and for a model. Its texts are those of the caller, but for the metadata.
+struct Options {
+  std::uint64_t max_shard_size = 0;  // 0: a file
+  bool edit_in_place = false;
+  std::optional<MetadataPairs> metadata;  // nullopt if the pointer is NULL
+  LayoutOptions layout;
+  safetensors::CheckpointLayoutOptions split;
+  safetensors::CheckpointWriteOptions write;
+};
 
 Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* metadata, std::size_t count) {
   auto given = list_of(metadata, count, "metadata");
@@ -81,204 +92,144 @@ Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* met
   return std::optional<MetadataPairs>(std::move(pairs));
 }
 
-Result<WriteOptions> write_options_of(const safetensors_write_options* given) {
-  auto options = options_of(given, kWriteOptionsSize);
+Result<Options> write_options_of(const safetensors_write_options* given) {
+  auto options = options_of(given);
   if (!options) return std::move(options).error();
-  if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
-  auto write = write_options_of(options->durability, options->in_place_if_no_rename);
-  if (!write) return write;
-  write->replace_symlinks = options->replace_symlinks != 0;
-  write->progress = progress_of(*options);
-  return write;
+  if (Status status = check_enum("durability", options->durability, SAFETENSORS_DURABILITY_NONE); !status)
+    return std::move(status).error();
+  auto metadata = metadata_of(options->metadata, options->metadata_count);
+  if (!metadata) return std::move(metadata).error();
+  Options made;
+  made.max_shard_size = options->max_shard_size;
+  made.edit_in_place = options->edit_in_place != 0;
+  made.metadata = *std::move(metadata);
+  made.layout.data_alignment = options->data_alignment;
+  made.layout.metadata_slack = options->metadata_slack;
+  WriteOptions& write = made.write.write;
+  write.durability = static_cast<Durability>(options->durability);
+  write.in_place_if_no_rename = options->in_place_if_no_rename != 0;
+  write.progress = progress_of(options->progress, options->user);
+  write.new_file = made.max_shard_size == 0 && options->new_only != 0;
+  made.write.new_folder = options->new_only != 0;
+  made.write.remove_old_files = options->keep_old_files == 0;
+  made.split.max_shard_size = options->max_shard_size;
+  if (options->stem) made.split.stem = options->stem;
+  made.split.metadata = made.metadata.value_or(MetadataPairs());
+  made.split.metadata_present = made.metadata.has_value();
+  made.split.layout = made.layout;
+  return made;
 }
 
-}  // namespace safetensors::c
-
-namespace {
-
-Result<safetensors::EditOptions> edit_options(const safetensors_edit_options* given) {
-  auto options = options_of(given, kEditOptionsSize);
-  if (!options) return std::move(options).error();
-  auto write = write_options_of(options->durability, options->in_place_if_no_rename);
-  if (!write) return std::move(write).error();
-  write->progress = progress_of(*options);
-  return safetensors::EditOptions{
-      .in_place = options->in_place != 0,
-      .metadata_slack = options->metadata_slack,
-      .write = *write,
-      .parse = parse_options_of(options->max_header_bytes, options->allow_leading_whitespace)};
+Result<Writer> create_file(const char* path, const std::vector<TensorData>& tensors, const Options& options) {
+  safetensors::HeaderBuilder builder;
+  for (const TensorData& each : tensors)
+    if (Status status = builder.add(each.name, each.dtype, each.shape); !status) return std::move(status).error();
+  if (options.metadata)
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
+  for (const auto& [key, value] : options.split.metadata)
+    if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
+  auto header = builder.build(options.layout);
+  if (!header) return std::move(header).error();
+  return Writer::create(path, *header, options.write.write);
 }
 
-Result<std::vector<safetensors::MetadataEdit>> edits_of(const safetensors_metadata* edits, std::size_t count) {
-  auto given = list_of(edits, count, "edits");
-  if (!given) return std::move(given).error();
-  std::vector<safetensors::MetadataEdit> result;
-  result.reserve(count);
-  for (const safetensors_metadata& each : *given) {
-    auto key = text_of(each.key, each.key_length, "key");
-    if (!key) return std::move(key).error();
-    auto value = text_of(each.value, each.value_length, "value");
-    if (!value) return std::move(value).error();
-    safetensors::MetadataEdit edit{std::string(*key), std::nullopt};
-    if (each.value) edit.value = std::string(*value);
-    result.push_back(std::move(edit));
+Result<CheckpointWriter> create_model(const char* path, const std::vector<TensorData>& tensors,
+                                      const Options& options) {
+  std::vector<CheckpointTensor> list(tensors.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i].name = tensors[i].name;
+    list[i].dtype = tensors[i].dtype;
+    list[i].shape = tensors[i].shape;
   }
-  return result;
-}
-
-// The arguments that layout, serialize and write_file share. For write_files, the arguments of one file.
-struct Content {
-  std::vector<TensorData> tensors;
-  std::optional<MetadataPairs> metadata;
-  LayoutOptions layout;
-};
-
-Result<Content> content_of(const safetensors_tensor_data* tensors, std::size_t tensor_count,
-                           const safetensors_metadata* metadata, std::size_t metadata_count,
-                           const safetensors_layout_options* options) {
-  auto given = tensors_of(tensors, tensor_count);
-  if (!given) return std::move(given).error();
-  auto pairs = metadata_of(metadata, metadata_count);
-  if (!pairs) return std::move(pairs).error();
-  auto layout = layout_options_of(options);
+  auto layout = safetensors::CheckpointLayout::make(list, options.split);
   if (!layout) return std::move(layout).error();
-  return Content{*std::move(given), *std::move(pairs), *layout};
+  return CheckpointWriter::create(path, *layout, options.write);
 }
 
-Result<std::vector<Content>> contents_of(const safetensors_file_contents* files, std::size_t count,
-                                         const safetensors_layout_options* options) {
-  auto given = list_of(files, count, "files");
-  if (!given) return std::move(given).error();
-  std::vector<Content> result;
-  result.reserve(count);
-  for (const safetensors_file_contents& file : *given) {
-    const std::string number = "file " + std::to_string(result.size());
-    if (!file.path) return invalid_argument(number + ": argument path is NULL");
-    auto content = content_of(file.tensors, file.tensor_count, file.metadata, file.metadata_count, options);
-    if (!content) {
-      safetensors::Error error = std::move(content).error();
-      error.message = number + ": " + error.message;
-      return error;
-    }
-    result.push_back(*std::move(content));
-  }
-  return result;
+// Calls a function of the writer in the handle.
+template <class Call>
+Status with(safetensors_writer* writer, Call&& call) {
+  if (Status status = require({{writer, "writer"}}); !status) return status;
+  return writer->file ? call(*writer->file) : call(*writer->model);
 }
 
 }  // namespace
 
 extern "C" {
 
-safetensors_status safetensors_layout(const safetensors_tensor_data* tensors, size_t tensor_count,
-                                      const safetensors_metadata* metadata, size_t metadata_count,
-                                      const safetensors_layout_options* options, safetensors_header** header,
-                                      safetensors_error* error) {
-  clear(header);
+safetensors_status safetensors_save(const char* path, const safetensors_tensor_data* tensors, size_t tensor_count,
+                                    const safetensors_write_options* options, safetensors_error* error) {
   return guarded(error, [&]() -> Status {
-    if (Status status = require({{header, "header"}}); !status) return status;
-    auto content = content_of(tensors, tensor_count, metadata, metadata_count, options);
-    if (!content) return std::move(content).error();
-    return hand_out(safetensors::layout(content->tensors, content->metadata, content->layout), header);
+    if (Status status = require({{path, "path"}}); !status) return status;
+    auto given = tensors_of(tensors, tensor_count, true);
+    if (!given) return std::move(given).error();
+    auto how = write_options_of(options);
+    if (!how) return std::move(how).error();
+    if (how->max_shard_size == 0) return safetensors::save(path, *given, how->metadata, how->write.write, how->layout);
+    const std::vector<safetensors::NamedTensor> named(given->begin(), given->end());
+    return safetensors::save_checkpoint(path, named, how->split, how->write);
   });
 }
 
 safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors, size_t tensor_count,
-                                         const safetensors_metadata* metadata, size_t metadata_count,
-                                         const safetensors_layout_options* options, safetensors_buffer** file,
+                                         const safetensors_write_options* options, safetensors_array** file,
                                          safetensors_error* error) {
   clear(file);
   return guarded(error, [&]() -> Status {
     if (Status status = require({{file, "file"}}); !status) return status;
-    auto content = content_of(tensors, tensor_count, metadata, metadata_count, options);
-    if (!content) return std::move(content).error();
-    return hand_out(safetensors::serialize(content->tensors, content->metadata, content->layout), file);
+    auto given = tensors_of(tensors, tensor_count, true);
+    if (!given) return std::move(given).error();
+    auto how = write_options_of(options);
+    if (!how) return std::move(how).error();
+    if (how->max_shard_size != 0) return invalid_argument("max_shard_size is not 0, but there is one file");
+    auto bytes = safetensors::serialize(*given, how->metadata, how->layout);
+    if (!bytes) return std::move(bytes).error();
+    const auto owner = std::make_shared<safetensors::Serialized>(*std::move(bytes));
+    *file = new safetensors_array{safetensors::Array(safetensors::Dtype::U8, safetensors::Shape{owner->size},
+                                                     {owner->data.get(), owner->size}, owner,
+                                                     safetensors::MemoryKind::owned)};
+    return {};
   });
 }
 
-safetensors_status safetensors_write_file(const char* path, const safetensors_tensor_data* tensors, size_t tensor_count,
-                                          const safetensors_metadata* metadata, size_t metadata_count,
-                                          const safetensors_write_options* options,
-                                          const safetensors_layout_options* layout_options, safetensors_error* error) {
+safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits, size_t edit_count,
+                                             const safetensors_write_options* options, safetensors_error* error) {
   return guarded(error, [&]() -> Status {
     if (Status status = require({{path, "path"}}); !status) return status;
-    auto content = content_of(tensors, tensor_count, metadata, metadata_count, layout_options);
-    if (!content) return std::move(content).error();
-    auto write = write_options_of(options);
-    if (!write) return std::move(write).error();
-    return safetensors::save(path, content->tensors, content->metadata, *write, content->layout);
+    auto given = list_of(edits, edit_count, "edits");
+    if (!given) return std::move(given).error();
+    auto how = write_options_of(options);
+    if (!how) return std::move(how).error();
+    std::vector<safetensors::MetadataEdit> list;
+    list.reserve(edit_count);
+    for (const safetensors_metadata& each : *given) {
+      auto key = text_of(each.key, each.key_length, "key");
+      if (!key) return std::move(key).error();
+      auto value = text_of(each.value, each.value ? each.value_length : 0, "value");
+      if (!value) return std::move(value).error();
+      list.push_back({std::string(*key), each.value ? std::optional<std::string>(*value) : std::nullopt});
+    }
+    safetensors::EditOptions edit;
+    edit.in_place = how->edit_in_place;
+    edit.metadata_slack = how->layout.metadata_slack;
+    edit.write = how->write.write;
+    edit.write.new_file = false;
+    return safetensors::edit_metadata(path, list, edit);
   });
 }
 
-safetensors_status safetensors_write_files(const safetensors_file_contents* files, size_t file_count,
-                                           const safetensors_write_options* options,
-                                           const safetensors_layout_options* layout_options, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    auto contents = contents_of(files, file_count, layout_options);
-    if (!contents) return std::move(contents).error();
-    auto layout = layout_options_of(layout_options);
-    if (!layout) return std::move(layout).error();
-    auto write = write_options_of(options);
-    if (!write) return std::move(write).error();
-    std::vector<safetensors::FileContents> given;
-    given.reserve(file_count);
-    for (std::size_t i = 0; i < file_count; ++i)
-      given.push_back({files[i].path, (*contents)[i].tensors, std::move((*contents)[i].metadata)});
-    return safetensors::write_files(given, *write, *layout);
-  });
-}
-
-safetensors_status safetensors_writer_create(const char* path, const safetensors_header* header,
-                                             const safetensors_write_options* options, safetensors_writer** writer,
-                                             safetensors_error* error) {
+safetensors_status safetensors_writer_create(const char* path, const safetensors_tensor_data* tensors,
+                                             size_t tensor_count, const safetensors_write_options* options,
+                                             safetensors_writer** writer, safetensors_error* error) {
   clear(writer);
   return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}, {header, "header"}, {writer, "writer"}}); !status) return status;
-    auto write = write_options_of(options);
-    if (!write) return std::move(write).error();
-    auto result = safetensors::Writer::create(path, header->header, *write);
-    if (!result) return std::move(result).error();
-    *writer = new safetensors_writer{header->header, *std::move(result)};
-    return {};
-  });
-}
-
-safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name, size_t name_length,
-                                            uint64_t offset, const void* data, size_t size, safetensors_error* error) {
-  return write_bytes(&Writer::write, writer, name, name_length, offset, data, size, error);
-}
-
-safetensors_status safetensors_writer_write_rows(safetensors_writer* writer, const char* name, size_t name_length,
-                                                 uint64_t first_row, const void* data, size_t size,
-                                                 safetensors_error* error) {
-  return write_bytes(&Writer::write_rows, writer, name, name_length, first_row, data, size, error);
-}
-
-safetensors_status safetensors_writer_write_slice(safetensors_writer* writer, const char* name, size_t name_length,
-                                                  const safetensors_slice* slice, const void* data, size_t size,
-                                                  safetensors_error* error) {
-  return write_slice_bytes(writer, name, name_length, slice, data, size, error);
-}
-
-safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
-                                           const safetensors_tensor* tensor, safetensors_error* error) {
-  return copy_tensor(writer, name, name_length, tensor, error);
-}
-
-safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error) {
-  return commit_writer(writer, error);
-}
-
-safetensors_status safetensors_writer_abort(safetensors_writer* writer, safetensors_error* error) {
-  return abort_writer(writer, error);
-}
-
-safetensors_status safetensors_writer_header(const safetensors_writer* writer, safetensors_header** header,
-                                             safetensors_error* error) {
-  clear(header);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}, {header, "header"}}); !status) return status;
-    *header = new safetensors_header{writer->header};
-    return {};
+    if (Status status = require({{path, "path"}, {writer, "writer"}}); !status) return status;
+    auto given = tensors_of(tensors, tensor_count, false);
+    if (!given) return std::move(given).error();
+    auto how = write_options_of(options);
+    if (!how) return std::move(how).error();
+    if (how->max_shard_size == 0) return hand_out(create_file(path, *given, *how), writer);
+    return hand_out(create_model(path, *given, *how), writer);
   });
 }
 
@@ -286,16 +237,45 @@ void safetensors_writer_free(safetensors_writer* writer) {
   delete writer;
 }
 
-safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits, size_t edit_count,
-                                             const safetensors_edit_options* options, safetensors_error* error) {
+safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name, size_t name_length,
+                                            uint64_t offset, const void* data, size_t size, safetensors_error* error) {
   return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}}); !status) return status;
-    auto changes = edits_of(edits, edit_count);
-    if (!changes) return std::move(changes).error();
-    auto edit = edit_options(options);
-    if (!edit) return std::move(edit).error();
-    return safetensors::edit_metadata(path, *changes, *edit);
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto bytes = bytes_of(data, size, "data");
+    if (!bytes) return std::move(bytes).error();
+    return with(writer, [&](auto& to) { return to.write(*text, offset, *bytes); });
   });
+}
+
+safetensors_status safetensors_writer_write_slice(safetensors_writer* writer, const char* name, size_t name_length,
+                                                  const safetensors_dim* slice, size_t slice_count, const void* data,
+                                                  size_t size, safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto bytes = bytes_of(data, size, "data");
+    if (!bytes) return std::move(bytes).error();
+    auto part = slice_of(slice, slice_count);
+    if (!part) return std::move(part).error();
+    return with(writer, [&](auto& to) { return to.write_slice(*text, *part, *bytes); });
+  });
+}
+
+safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
+                                           const safetensors_model* model, const char* from, size_t from_length,
+                                           safetensors_error* error) {
+  return guarded(error, [&]() -> Status {
+    auto text = text_of(name, name_length, "name");
+    if (!text) return std::move(text).error();
+    auto tensor = tensor_of(model, from, from_length);
+    if (!tensor) return std::move(tensor).error();
+    return with(writer, [&](auto& to) { return to.copy(*text, *tensor); });
+  });
+}
+
+safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error) {
+  return guarded(error, [&]() -> Status { return with(writer, [](auto& to) { return to.commit(); }); });
 }
 
 }  // extern "C"

@@ -19,9 +19,9 @@ foreach(header IN ITEMS checkpoint file header read_plan save source writer)
 endforeach()
 file(WRITE ${BUILD}/c_program.c "#include \"safetensors.h\"
 int main(void) {
-  safetensors_file* file = 0;
+  safetensors_model* model = 0;
   safetensors_error error;
-  return safetensors_file_open(\"no such file\", 0, &file, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
+  return safetensors_model_open(\"no such file\", 0, &model, &error) == SAFETENSORS_ERROR_OPEN_FAILED ? 0 : 1;
 }
 ")
 

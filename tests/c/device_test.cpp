@@ -14,32 +14,29 @@ class CDevice : public DeviceTest {
  protected:
   CDevice() : bytes(noise(kSize)) {
     const uint64_t shape[] = {kSize};
-    const safetensors_tensor_data data = {"t", 1, shape, 1, bytes.data(), kSize, SAFETENSORS_DTYPE_U8, 0};
-    EXPECT_EQ(safetensors_write_file(path.c_str(), &data, 1, nullptr, 0, nullptr, nullptr, nullptr), SAFETENSORS_OK);
-    safetensors_file* file = nullptr;
-    EXPECT_EQ(safetensors_file_open(path.c_str(), nullptr, &file, nullptr), SAFETENSORS_OK);
-    EXPECT_EQ(safetensors_file_tensor(file, "t", 1, &tensor, nullptr), SAFETENSORS_OK);
-    safetensors_file_free(file);
-    EXPECT_EQ(safetensors_read_plan_create(&plan, nullptr), SAFETENSORS_OK);
+    const safetensors_tensor_data data = {"t", 1, SAFETENSORS_DTYPE_U8, 0, shape, 1, bytes.data(), kSize};
+    EXPECT_EQ(safetensors_save(path.c_str(), &data, 1, nullptr, nullptr), SAFETENSORS_OK);
+    EXPECT_EQ(safetensors_model_open(path.c_str(), nullptr, &model, nullptr), SAFETENSORS_OK);
+    EXPECT_EQ(safetensors_plan_create(&plan, nullptr), SAFETENSORS_OK);
   }
   ~CDevice() override {
-    safetensors_read_plan_free(plan);
-    safetensors_tensor_free(tensor);
+    safetensors_plan_free(plan);
+    safetensors_model_free(model);
   }
   [[nodiscard]] safetensors_status add(const TestDeviceMemory& memory, int32_t device, uint64_t size) {
-    safetensors_add_options options = SAFETENSORS_ADD_OPTIONS_INIT;
-    options.on_device = 1;
-    options.device = device;
-    options.device_address = memory.address();
-    options.device_size = size;
-    return safetensors_read_plan_add(plan, tensor, nullptr, &options, &error);
+    safetensors_request request = SAFETENSORS_REQUEST_INIT;
+    request.on_device = 1;
+    request.device = device;
+    request.destination = reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory.address()));  // NOLINT
+    request.destination_size = static_cast<std::size_t>(size);
+    return safetensors_plan_add(plan, model, "t", 1, &request, &error);
   }
 
   TemporaryDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   const std::string bytes;
-  safetensors_tensor* tensor = nullptr;
-  safetensors_read_plan* plan = nullptr;
+  safetensors_model* model = nullptr;
+  safetensors_plan* plan = nullptr;
   safetensors_error error;
   const CudaDriver used{SAFETENSORS_FAKE_CUDA};
 };
@@ -52,20 +49,14 @@ TEST_F(CDevice, CopiesResultsAndReportsThem) {
   constexpr std::uint64_t kChunk = std::uint64_t{1} << 16;
   const ChunkBytes chunks(kChunk);
   with.threads = 1;
-  safetensors_read_result* result = nullptr;
-  ASSERT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
+  safetensors_read_report info = SAFETENSORS_READ_REPORT_INIT;
+  ASSERT_EQ(safetensors_plan_execute(plan, &with, nullptr, 0, &info, &error), SAFETENSORS_OK) << error.message;
   EXPECT_TRUE(memory.bytes() == bytes);
-  safetensors_read_report* report = nullptr;
-  safetensors_read_report_info info = SAFETENSORS_READ_REPORT_INFO_INIT;
-  ASSERT_EQ(safetensors_read_result_report(result, &report, nullptr), SAFETENSORS_OK);
-  ASSERT_EQ(safetensors_read_report_get_info(report, &info, nullptr), SAFETENSORS_OK);
   EXPECT_EQ(info.bytes_device, kSize);
   EXPECT_GT(info.pinned_bytes, 0U);
   EXPECT_LE(info.pinned_bytes, with.memory_limit);
   EXPECT_GE(info.reads, kSize / kChunk);
   EXPECT_EQ(info.threads, 1U);
-  safetensors_read_report_free(report);
-  safetensors_read_result_free(result);
 }
 
 TEST_F(CDevice, StreamsArrayWithoutBytes) {
@@ -73,7 +64,7 @@ TEST_F(CDevice, StreamsArrayWithoutBytes) {
   ASSERT_EQ(add(memory, 0, kSize), SAFETENSORS_OK);
   const safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   safetensors_stream* stream = nullptr;
-  ASSERT_EQ(safetensors_read_plan_stream(plan, &with, &stream, &error), SAFETENSORS_OK) << error.message;
+  ASSERT_EQ(safetensors_plan_stream(plan, &with, &stream, &error), SAFETENSORS_OK) << error.message;
   safetensors_array* array = nullptr;
   uint64_t item = 1;
   ASSERT_EQ(safetensors_stream_next(stream, &item, &array, &error), SAFETENSORS_OK) << error.message;
@@ -107,9 +98,7 @@ TEST_F(CDevice, CopiesAfterWorkOnCallerStream) {
   const unsigned waits = driver.calls("cuStreamWaitEvent");
   safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
   with.device_stream = earlier;
-  safetensors_read_result* result = nullptr;
-  EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, &error), SAFETENSORS_OK) << error.message;
-  safetensors_read_result_free(result);
+  EXPECT_EQ(safetensors_plan_execute(plan, &with, nullptr, 0, nullptr, &error), SAFETENSORS_OK) << error.message;
   EXPECT_TRUE(memory.bytes() == bytes);
   EXPECT_GT(driver.calls("cuStreamWaitEvent"), waits);
   const device::Current current(cuda->calls(), memory.context());
@@ -124,12 +113,10 @@ TEST_F(CDevice, RefusesInvalidDestinations) {
   EXPECT_STREQ(error.message, "tensor `t`: the result has 300000 bytes, the destination 299999");
   ASSERT_EQ(add(memory, 100, kSize), SAFETENSORS_OK);
   safetensors_read_options with = SAFETENSORS_READ_OPTIONS_INIT;
-  safetensors_read_result* result = nullptr;
   safetensors_stream* stream = nullptr;
-  EXPECT_EQ(safetensors_read_plan_execute(plan, &with, &result, nullptr), SAFETENSORS_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(safetensors_plan_execute(plan, &with, nullptr, 0, nullptr, nullptr), SAFETENSORS_ERROR_INVALID_ARGUMENT);
   const CudaDriver none("libno_such_driver.so.1");
-  EXPECT_EQ(safetensors_read_plan_stream(plan, &with, &stream, nullptr), SAFETENSORS_ERROR_UNSUPPORTED);
-  EXPECT_EQ(result, nullptr);
+  EXPECT_EQ(safetensors_plan_stream(plan, &with, &stream, nullptr), SAFETENSORS_ERROR_UNSUPPORTED);
   EXPECT_EQ(stream, nullptr);
 }
 

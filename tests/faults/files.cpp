@@ -4,7 +4,6 @@
 #include <safetensors/c.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -14,15 +13,16 @@ namespace {
 
 safetensors_tensor_data tensor_of(const char* name, safetensors_dtype dtype, const std::vector<std::uint64_t>& shape,
                                   const std::vector<unsigned char>& bytes, std::size_t size) {
-  return {name, std::strlen(name), shape.data(), shape.size(), bytes.data(), size, dtype, 0};
+  return {name, SAFETENSORS_NUL_TERMINATED, dtype, 0, shape.data(), shape.size(), bytes.data(), size};
 }
 
 void write(const std::string& path, const std::vector<safetensors_tensor_data>& tensors) {
   const safetensors_metadata pairs[] = {{"format", 6, "pt", 2}, {"x", 1, "y", 1}};
   safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
   options.durability = SAFETENSORS_DURABILITY_NONE;
-  if (safetensors_write_file(path.c_str(), tensors.data(), tensors.size(), pairs, 2, &options, nullptr, nullptr) != 0)
-    std::abort();
+  options.metadata = pairs;
+  options.metadata_count = 2;
+  if (safetensors_save(path.c_str(), tensors.data(), tensors.size(), &options, nullptr) != 0) std::abort();
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ void Trial::prepare(const char* text, safetensors_status status) {
 
 void Trial::enter(const char* function) {
   function_ = function;
-  functions_.insert(function);
+  functions_.insert(function_.substr(0, function_.find(' ')));
 }
 
 void Trial::check_failure(safetensors_status status, const safetensors_error& error) {

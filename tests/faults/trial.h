@@ -1,7 +1,7 @@
 // One run of a scenario: calls functions of the C interface while a fault is armed, and checks each against its
 // contract.
 //
-//   TRY(run, safetensors_file_open, path, nullptr, out(run, file));
+//   TRY(run, safetensors_model_open, path, nullptr, run.out(model));
 //
 // A call that the fault makes fail must set its error and every out-parameter as documented. Then it is made again
 // without a fault and must succeed, so a scenario goes on as if nothing had happened.
@@ -129,6 +129,10 @@ void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size);
 #define TRY_FAILS(run, code, function, ...) \
   (run).attempt(#function, SAFETENSORS_ERROR_##code, function, __VA_ARGS__, nullptr)
 #define TRY_ONCE(run, function, ...) (run).attempt_once(#function, function, __VA_ARGS__, nullptr)
+// A call that writes a folder instead of a file.
+#define TRY_MODEL(run, function, ...) \
+  (run).attempt(#function " of a model", SAFETENSORS_OK, function, __VA_ARGS__, nullptr)
+#define TRY_MODEL_ONCE(run, function, ...) (run).attempt_once(#function " of a model", function, __VA_ARGS__, nullptr)
 #define TRY_VOID(run, function, ...) (run).attempt_void(#function, function __VA_OPT__(, ) __VA_ARGS__)
 #define PREPARE(run, function, ...) (run).prepare(#function, function(__VA_ARGS__, nullptr))
 #define EXPECT_IN(run, condition) (run).expect(condition, #condition)

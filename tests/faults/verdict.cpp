@@ -65,11 +65,11 @@ const std::vector<Row>& rows() {
 }
 
 bool opens_checkpoint(std::string_view function) {
-  return function.starts_with("safetensors_checkpoint_open");
+  return function.starts_with("safetensors_model_open");
 }
 
 bool writes_checkpoint(std::string_view function) {
-  return function.starts_with("safetensors_checkpoint_writer_") || function.starts_with("safetensors_save_checkpoint");
+  return function.ends_with(" of a model");
 }
 
 bool needs_folder(std::string_view function) {
@@ -79,8 +79,8 @@ bool needs_folder(std::string_view function) {
 // Temporaries of killed writers that cannot be found stay where they are.
 bool looks_for_orphans(const Injected& what, std::string_view function) {
   return what.name == "getdents" &&
-         (function.starts_with("safetensors_write_file") || function.starts_with("safetensors_save") ||
-          function.starts_with("safetensors_writer_") || function == "safetensors_edit_metadata");
+         (function.starts_with("safetensors_save") || function.starts_with("safetensors_writer_") ||
+          function == "safetensors_edit_metadata");
 }
 
 // Old files of a model that cannot be found stay where they are.
@@ -98,7 +98,8 @@ bool spared(const Injected& what, std::string_view function) {
   if ((what.flags & O_DIRECT) != 0) return true;
   if ((what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES && !needs_folder(function)) return true;
   // A checkpoint closes another of its files and tries again.
-  return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors");
+  return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors") &&
+         what.path.find("/model/") != std::string::npos;
 }
 
 }  // namespace
@@ -119,9 +120,7 @@ Verdict judge(const Fault& fault, std::string_view function) {
   if (what.name == "unlinkat" && writes_checkpoint(function)) verdict.codes = {SAFETENSORS_ERROR_REPLACE_FAILED};
   if (what.name == "openat" && (what.flags & O_TMPFILE) == O_TMPFILE) verdict.may_succeed = true;
   // A writer duplicates a descriptor only to write past the page cache.
-  if (what.name == "fcntl" && function != "safetensors_file_from_fd") verdict.may_succeed = true;
-  if (what.name == "madvise" && function == "safetensors_array_prefault" && what.error_number == ENOMEM)
-    return {.may_succeed = false, .codes = {SAFETENSORS_ERROR_OUT_OF_MEMORY}};
+  if (what.name == "fcntl" && function != "safetensors_model_from_fd") verdict.may_succeed = true;
   if (what.error_number == ENOMEM) verdict.codes.push_back(SAFETENSORS_ERROR_OUT_OF_MEMORY);
   // A pattern finds nothing in a folder that this user may not list.
   if (opens_checkpoint(function) && (what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES) {
@@ -129,7 +128,7 @@ Verdict judge(const Fault& fault, std::string_view function) {
     verdict.tells_errno = false;
   }
   if (what.name == "stat") {
-    verdict.may_succeed = function != "safetensors_file_open" && function != "safetensors_file_from_fd";
+    verdict.may_succeed = function != "safetensors_model_from_fd";
     // The folder of a model is opened then, and the error is that of opening.
     if (writes_checkpoint(function)) verdict.tells_errno = false;
     // The kind of file at a path is asked twice. If the first answer is lost, opening gives the second. A pattern finds
@@ -141,7 +140,7 @@ Verdict judge(const Fault& fault, std::string_view function) {
     }
   }
   // A thread of a stream may meet the fault while a call waits for an item of another. Only next() reports it.
-  if (function == "safetensors_stream_next" || function == "safetensors_stream_wait") verdict.may_succeed = true;
+  if (function == "safetensors_stream_next") verdict.may_succeed = true;
   return verdict;
 }
 

@@ -9,9 +9,9 @@ int main(int argc, char** argv) {
   float row[2] = {0, 0};
   safetensors_tensor_data data;
   safetensors_error error;
-  safetensors_file* file = NULL;
-  safetensors_tensor* tensor = NULL;
-  safetensors_slice* slice = NULL;
+  safetensors_model* model = NULL;
+  const safetensors_dim slice[2] = {SAFETENSORS_DIM_INDEX(1), SAFETENSORS_DIM_RANGE(1, SAFETENSORS_DIM_NONE, 1)};
+  safetensors_request request = SAFETENSORS_REQUEST_INIT;
   int good;
 
   if (argc != 2 || safetensors_abi_version() != SAFETENSORS_ABI_VERSION) return 2;
@@ -23,14 +23,13 @@ int main(int argc, char** argv) {
   data.data = values;
   data.size = sizeof values;
   data.dtype = SAFETENSORS_DTYPE_F32;
-  good = !safetensors_write_file(argv[1], &data, 1, NULL, 0, NULL, NULL, &error) &&
-         !safetensors_file_open(argv[1], NULL, &file, &error) &&
-         !safetensors_file_tensor(file, "weight", 6, &tensor, &error) &&
-         !safetensors_slice_parse("1,1:", 4, &slice, &error) &&
-         !safetensors_tensor_read_into(tensor, slice, row, sizeof row, &error);
+  request.slice = slice;
+  request.slice_count = 2;
+  request.destination = row;
+  request.destination_size = sizeof row;
+  good = !safetensors_save(argv[1], &data, 1, NULL, &error) && !safetensors_model_open(argv[1], NULL, &model, &error) &&
+         !safetensors_model_read(model, "weight", SAFETENSORS_NUL_TERMINATED, &request, NULL, &error);
   if (!good) fprintf(stderr, "%s\n", error.message);
-  safetensors_slice_free(slice);
-  safetensors_tensor_free(tensor);
-  safetensors_file_free(file);
+  safetensors_model_free(model);
   return good && row[0] == 5 && row[1] == 6 ? 0 : 1;
 }

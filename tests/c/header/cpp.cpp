@@ -19,7 +19,7 @@ struct DLManagedTensorVersioned;
 
 safetensors_status exchange(const safetensors_array* array, DLManagedTensorVersioned** tensor);
 safetensors_status exchange(const safetensors_array* array, DLManagedTensorVersioned** tensor) {
-  const safetensors_dim_slice dims[] = {SAFETENSORS_DIM_RANGE(0, 1, 1), SAFETENSORS_DIM_ELLIPSIS};
+  const safetensors_dim dims[] = {SAFETENSORS_DIM_RANGE(0, 1, 1), SAFETENSORS_DIM_ELLIPSIS};
   const safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
   const safetensors_write_options write = SAFETENSORS_WRITE_OPTIONS_INIT;
   static_cast<void>(dims), static_cast<void>(options), static_cast<void>(write);

@@ -1,0 +1,111 @@
+/* The loader of an engine in C: all tensors of a model, in one aligned buffer and in the engine's order.
+ *
+ * Floats become F32. Of matrices, this rank gets its part of the rows. The program stops cleanly at Ctrl-C.
+ *
+ * Run:  ./loader PATH RANK WORLD       prints NAME OFFSET BYTES CHECKSUM per tensor; FNV-1a, 32 bits
+ */
+#include <safetensors/c.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 256
+
+typedef struct {
+  safetensors_tensor tensor; /* its name and shape belong to the model */
+  uint64_t offset, nbytes;   /* in the buffer */
+} weight;
+
+static volatile sig_atomic_t interrupted;
+static void interrupt(int number) {
+  interrupted = number;
+}
+static int32_t progress(void* user, uint64_t completed, uint64_t total) {
+  if (completed == total) fprintf(stderr, "%s: %llu bytes\n", (const char*)user, (unsigned long long)total);
+  return interrupted;
+}
+
+/* The engine's order: by name. */
+static int by_name(const void* left, const void* right) {
+  const safetensors_tensor *a = &((const weight*)left)->tensor, *b = &((const weight*)right)->tensor;
+  const int order = memcmp(a->name, b->name, a->name_length < b->name_length ? a->name_length : b->name_length);
+  return order != 0 ? order : (a->name_length > b->name_length) - (a->name_length < b->name_length);
+}
+
+static safetensors_request request_of(const safetensors_tensor* tensor, const safetensors_dim* rows) {
+  safetensors_request request = SAFETENSORS_REQUEST_INIT;
+  if (tensor->rank >= 2) request.slice = rows, request.slice_count = 1;
+  if (tensor->dtype == SAFETENSORS_DTYPE_F16 || tensor->dtype == SAFETENSORS_DTYPE_BF16)
+    request.cast = SAFETENSORS_DTYPE_F32;
+  return request;
+}
+
+/* Fills `weights`, sorted, and the buffer of `*size` bytes, which the caller frees. */
+static safetensors_status load(const safetensors_model* model, const safetensors_dim* rows, const char* path,
+                               weight* weights, uint64_t count, void** buffer, safetensors_error* error) {
+  uint64_t size = 0;
+  for (uint64_t i = 0; i < count; ++i)
+    if (safetensors_model_get_tensor(model, i, &weights[i].tensor, error)) return error->code;
+  qsort(weights, (size_t)count, sizeof *weights, by_name);
+  for (uint64_t i = 0; i < count; ++i) {
+    const safetensors_tensor* tensor = &weights[i].tensor;
+    const safetensors_request request = request_of(tensor, rows);
+    if (safetensors_model_measure(model, tensor->name, tensor->name_length, &request, NULL, 0, NULL, &weights[i].nbytes,
+                                  error))
+      return error->code;
+    weights[i].offset = size;
+    size += (weights[i].nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  if (!(*buffer = aligned_alloc(ALIGNMENT, (size_t)size + ALIGNMENT))) return SAFETENSORS_ERROR_OUT_OF_MEMORY;
+
+  safetensors_plan* plan = NULL;
+  safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
+  options.progress = progress;
+  options.user = (void*)path;
+  safetensors_status status = safetensors_plan_create(&plan, error);
+  for (uint64_t i = 0; i < count && !status; ++i) {
+    safetensors_request request = request_of(&weights[i].tensor, rows);
+    request.destination = (char*)*buffer + weights[i].offset;
+    request.destination_size = (size_t)weights[i].nbytes;
+    status = safetensors_plan_add(plan, model, weights[i].tensor.name, weights[i].tensor.name_length, &request, error);
+  }
+  if (!status) status = safetensors_plan_execute(plan, &options, NULL, 0, NULL, error);
+  safetensors_plan_free(plan);
+  return status;
+}
+
+static void print(const weight* weight, const unsigned char* buffer) {
+  uint32_t hash = 2166136261U;
+  for (uint64_t i = 0; i < weight->nbytes; ++i) hash = (hash ^ buffer[weight->offset + i]) * 16777619U;
+  printf("%.*s %llu %llu %u\n", (int)weight->tensor.name_length, weight->tensor.name,
+         (unsigned long long)weight->offset, (unsigned long long)weight->nbytes, hash);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) return fprintf(stderr, "usage: %s PATH RANK WORLD\n", argv[0]), 2;
+  const safetensors_dim rows = SAFETENSORS_DIM_SHARD(atoi(argv[2]), atoi(argv[3]));
+  safetensors_model* model = NULL;
+  safetensors_model_info info = SAFETENSORS_MODEL_INFO_INIT;
+  safetensors_error error = {0};
+  void* buffer = NULL;
+  weight* weights = NULL;
+  signal(SIGINT, interrupt);
+  safetensors_status status = safetensors_model_open(argv[1], NULL, &model, &error);
+  if (!status) status = safetensors_model_get_info(model, &info, &error);
+  if (!status && !(weights = calloc((size_t)info.tensor_count + 1, sizeof *weights)))
+    status = SAFETENSORS_ERROR_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) weights[i].tensor.struct_size = sizeof weights[i].tensor;
+  if (!status) status = load(model, &rows, argv[1], weights, info.tensor_count, &buffer, &error);
+  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) print(&weights[i], buffer);
+  if (status) {
+    char text[1200];
+    if (error.message[0] == '\0') snprintf(error.message, sizeof error.message, "%s", safetensors_status_name(status));
+    safetensors_error_text(&error, text, sizeof text);
+    fprintf(stderr, "%s\n", text);
+  }
+  free(buffer);
+  free(weights);
+  safetensors_model_free(model);
+  return status ? 1 : 0;
+}
