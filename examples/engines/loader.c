@@ -75,11 +75,11 @@ static safetensors_status load(const safetensors_model* model, const safetensors
   return status;
 }
 
-static void print(const weight* weight, const unsigned char* buffer) {
+static void print(const weight* each, const unsigned char* buffer) {
   uint32_t hash = 2166136261U;
-  for (uint64_t i = 0; i < weight->nbytes; ++i) hash = (hash ^ buffer[weight->offset + i]) * 16777619U;
-  printf("%.*s %llu %llu %u\n", (int)weight->tensor.name_length, weight->tensor.name,
-         (unsigned long long)weight->offset, (unsigned long long)weight->nbytes, hash);
+  for (uint64_t i = 0; i < each->nbytes; ++i) hash = (hash ^ buffer[each->offset + i]) * 16777619U;
+  printf("%.*s %llu %llu %u\n", (int)each->tensor.name_length, each->tensor.name, (unsigned long long)each->offset,
+         (unsigned long long)each->nbytes, hash);
 }
 
 int main(int argc, char** argv) {

@@ -1,20 +1,22 @@
 /** @file
  * The C interface, for C99 and later. Only this interface has a stable binary form. docs/c.md has complete programs.
  *
- * | to | call |
- * |---|---|
- * | open a file or a model of several files | safetensors_model_open(), _open_paths(), _from_fd(), _from_memory(),
- * _from_source(); _free() | | see its files and metadata | safetensors_model_get_info(), _get_file(), _get_metadata(),
- * _find_metadata() | | see its tensors | safetensors_model_get_tensor(), _find_tensor(), _measure() | | read one tensor
- * | safetensors_model_view(), safetensors_model_read() | | use what was read | safetensors_array_get_info(),
- * _to_dlpack(), _to_unversioned_dlpack(); _free() | | read many tensors at once | safetensors_plan_create(), _add(),
- * _get_size(), _execute(), _stream(); _free() | | take them one by one | safetensors_stream_next(), _get_report(),
- * _cancel(); _free() | | write tensors in memory | safetensors_save(), safetensors_serialize() | | write in pieces |
- * safetensors_writer_create(), _write(), _write_slice(), _copy(), _commit(); _free() | | change metadata |
- * safetensors_edit_metadata() | | make a slice from a text | safetensors_slice_parse() | | name dtypes |
- * safetensors_dtype_name(), _bits(), _parse() | | show errors and names | safetensors_error_text(),
- * safetensors_status_name(), safetensors_printable() | | compare versions | safetensors_abi_version(),
- * safetensors_version_string() |
+ * All functions:
+ * - open a file or a model of several files: safetensors_model_open(), _open_paths(), _from_fd(), _from_memory(),
+ * _from_source(); _free()
+ * - see its files and metadata: safetensors_model_get_info(), _get_file(), _get_metadata(), _find_metadata()
+ * - see its tensors: safetensors_model_get_tensor(), _find_tensor(), _measure()
+ * - read one tensor: safetensors_model_view(), safetensors_model_read()
+ * - use what was read: safetensors_array_get_info(), _to_dlpack(), _to_unversioned_dlpack(); _free()
+ * - read many tensors at once: safetensors_plan_create(), _add(), _get_size(), _execute(), _stream(); _free()
+ * - take them one by one: safetensors_stream_next(), _get_report(), _cancel(); _free()
+ * - write tensors in memory: safetensors_save(), safetensors_serialize()
+ * - write in pieces: safetensors_writer_create(), _write(), _write_slice(), _copy(), _commit(); _free()
+ * - change metadata: safetensors_edit_metadata()
+ * - make a slice from a text: safetensors_slice_parse()
+ * - name dtypes: safetensors_dtype_name(), _bits(), _parse()
+ * - show errors and names: safetensors_error_text(), safetensors_status_name(), safetensors_printable()
+ * - compare versions: safetensors_abi_version(), safetensors_version_string()
  *
  * **Names.** A function is called `safetensors_NOUN_VERB`. Its first parameter is the noun. `create`, `open` and `from`
  * make a handle, `get` takes an index, `find` takes a name. Constants of a group begin with the name of the group.

@@ -70,26 +70,29 @@ Result<std::vector<TensorData>> tensors_of(const safetensors_tensor_data* tensor
 struct Options {
   std::uint64_t max_shard_size = 0;  // 0: a file
   bool edit_in_place = false;
-  std::optional<MetadataPairs> metadata;  // nullopt if the pointer is NULL
   LayoutOptions layout;
   safetensors::CheckpointLayoutOptions split;
   safetensors::CheckpointWriteOptions write;
 };
 
-Result<std::optional<MetadataPairs>> metadata_of(const safetensors_metadata* metadata, std::size_t count) {
+Status take_metadata(CheckpointLayoutOptions& options, const safetensors_metadata* metadata, std::size_t count) {
   auto given = list_of(metadata, count, "metadata");
   if (!given) return std::move(given).error();
-  if (!metadata) return std::optional<MetadataPairs>();
-  MetadataPairs pairs;
-  pairs.reserve(count);
+  options.metadata_present = metadata != nullptr;
   for (const safetensors_metadata& each : *given) {
     auto key = text_of(each.key, each.key_length, "key");
     if (!key) return std::move(key).error();
     auto value = text_of(each.value, each.value_length, "value");
     if (!value) return std::move(value).error();
-    pairs.emplace_back(*key, *value);
+    options.metadata.emplace_back(*key, *value);
   }
-  return std::optional<MetadataPairs>(std::move(pairs));
+  return {};
+}
+
+// The metadata for functions that take nullopt for none.
+std::optional<MetadataPairs> metadata_of(const CheckpointLayoutOptions& options) {
+  if (!options.metadata_present) return std::nullopt;
+  return options.metadata;
 }
 
 Result<Options> write_options_of(const safetensors_write_options* given) {
@@ -97,12 +100,11 @@ Result<Options> write_options_of(const safetensors_write_options* given) {
   if (!options) return std::move(options).error();
   if (Status status = check_enum("durability", options->durability, SAFETENSORS_DURABILITY_NONE); !status)
     return std::move(status).error();
-  auto metadata = metadata_of(options->metadata, options->metadata_count);
-  if (!metadata) return std::move(metadata).error();
   Options made;
+  if (Status status = take_metadata(made.split, options->metadata, options->metadata_count); !status)
+    return std::move(status).error();
   made.max_shard_size = options->max_shard_size;
   made.edit_in_place = options->edit_in_place != 0;
-  made.metadata = *std::move(metadata);
   made.layout.data_alignment = options->data_alignment;
   made.layout.metadata_slack = options->metadata_slack;
   WriteOptions& write = made.write.write;
@@ -114,8 +116,6 @@ Result<Options> write_options_of(const safetensors_write_options* given) {
   made.write.remove_old_files = options->keep_old_files == 0;
   made.split.max_shard_size = options->max_shard_size;
   if (options->stem) made.split.stem = options->stem;
-  made.split.metadata = made.metadata.value_or(MetadataPairs());
-  made.split.metadata_present = made.metadata.has_value();
   made.split.layout = made.layout;
   return made;
 }
@@ -124,7 +124,7 @@ Result<Writer> create_file(const char* path, const std::vector<TensorData>& tens
   safetensors::HeaderBuilder builder;
   for (const TensorData& each : tensors)
     if (Status status = builder.add(each.name, each.dtype, each.shape); !status) return std::move(status).error();
-  if (options.metadata)
+  if (options.split.metadata_present)
     if (Status status = builder.metadata_present(); !status) return std::move(status).error();
   for (const auto& [key, value] : options.split.metadata)
     if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
@@ -165,7 +165,8 @@ safetensors_status safetensors_save(const char* path, const safetensors_tensor_d
     if (!given) return std::move(given).error();
     auto how = write_options_of(options);
     if (!how) return std::move(how).error();
-    if (how->max_shard_size == 0) return safetensors::save(path, *given, how->metadata, how->write.write, how->layout);
+    if (how->max_shard_size == 0)
+      return safetensors::save(path, *given, metadata_of(how->split), how->write.write, how->layout);
     const std::vector<safetensors::NamedTensor> named(given->begin(), given->end());
     return safetensors::save_checkpoint(path, named, how->split, how->write);
   });
@@ -182,7 +183,7 @@ safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors,
     auto how = write_options_of(options);
     if (!how) return std::move(how).error();
     if (how->max_shard_size != 0) return invalid_argument("max_shard_size is not 0, but there is one file");
-    auto bytes = safetensors::serialize(*given, how->metadata, how->layout);
+    auto bytes = safetensors::serialize(*given, metadata_of(how->split), how->layout);
     if (!bytes) return std::move(bytes).error();
     const auto owner = std::make_shared<safetensors::Serialized>(*std::move(bytes));
     *file = new safetensors_array{safetensors::Array(safetensors::Dtype::U8, safetensors::Shape{owner->size},
