@@ -15,6 +15,7 @@ struct safetensors_writer {
 };
 
 namespace {
+using safetensors::CheckpointLayoutOptions;
 using safetensors::CheckpointTensor;
 using safetensors::CheckpointWriter;
 using safetensors::Durability;
