@@ -71,7 +71,7 @@ Status add_values(const File& file, const base::HashKey* key, Values& values) {
     std::uint64_t hash = 0;
     for (std::uint64_t begin = 0; key != nullptr && begin < info.nbytes(); begin += kPiece) {
       const auto bytes = std::span(piece).first(static_cast<std::size_t>(std::min(kPiece, info.nbytes() - begin)));
-      const Status status = detail::Access<File>::state(file)->read(info, info.file_offset + begin, bytes);
+      Status status = detail::Access<File>::state(file)->read(info, info.file_offset + begin, bytes);
       if (!status) return status;
       const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       hash = base::SipHash<1, 3>::of(text, {key->k0 ^ hash, key->k1});
