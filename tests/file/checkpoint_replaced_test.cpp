@@ -43,12 +43,12 @@ TEST_F(CheckpointReplaced, OpensOldOrNewModel) {
   for (const auto& [before, after] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{{4, 4}, {4, 100}, {100, 4}}) {
     for (int moment = 0;; ++moment) {
       ASSERT_LT(moment, 1000);
-      save('x', before);
+      save('a', before);
       int questions = 0;
       const std::string found = open([&, size = after] {
-        if (questions++ == moment) save('y', size);
+        if (questions++ == moment) save('b', size);
       });
-      EXPECT_TRUE(found == "xxx" || found == "yyy") << found << " at moment " << moment;
+      EXPECT_TRUE(found == "aaa" || found == "bbb") << found << " at moment " << moment;
       if (questions <= moment) break;
     }
   }
@@ -56,13 +56,13 @@ TEST_F(CheckpointReplaced, OpensOldOrNewModel) {
 
 // A program that saves again and again does not keep the call busy for ever.
 TEST_F(CheckpointReplaced, GivesUpIfModelIsAlwaysReplaced) {
-  save('x');
+  save('a');
   int saves = 0;
   bool saving = false;
   const std::string found = open([&] {
     if (saving || saves == 1000) return;
     saving = true;
-    save('y');
+    save('b');
     ++saves;
     saving = false;
   });
@@ -71,7 +71,7 @@ TEST_F(CheckpointReplaced, GivesUpIfModelIsAlwaysReplaced) {
 }
 
 TEST_F(CheckpointReplaced, NamesFileThatIsMissing) {
-  save('x');
+  save('a');
   ASSERT_EQ(::unlink((folder_ + "/model-00002-of-00003.safetensors").c_str()), 0);
   EXPECT_EQ(open([] {}), folder_ +
                              "/model-00002-of-00003.safetensors: cannot open: no such file or directory (a shard that "

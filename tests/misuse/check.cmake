@@ -19,7 +19,7 @@ if(NOT count EQUAL 1)
 endif()
 
 foreach(standard IN ITEMS 17 20)
-  set(command ${COMPILER} -std=c++${standard} -fsyntax-only -Wall -Wextra -Werror -I${INCLUDE})
+  set(command ${COMPILER} -std=c++${standard} -fsyntax-only -Wall -Wextra -Werror -I${INCLUDE} -include c++${standard}.h)
   execute_process(COMMAND ${command} ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
     message(FATAL_ERROR "${SOURCE}: must compile without MISUSE:\n${output}")

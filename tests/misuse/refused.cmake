@@ -1,0 +1,21 @@
+# A compiler that cannot use HEADER gets one error that says what to do (ERROR), instead of the errors of every header.
+# FLAGS separates the flags that are accepted from those that are refused with `|`.
+cmake_minimum_required(VERSION 3.22)
+string(REGEX MATCH "^(.*)[|](.*)$" flags "${FLAGS}")
+separate_arguments(accepted UNIX_COMMAND "${CMAKE_MATCH_1}")
+separate_arguments(refused UNIX_COMMAND "${CMAKE_MATCH_2}")
+set(command ${COMPILER} -fsyntax-only -x c++ -I${INCLUDE} ${INCLUDE}/safetensors/${HEADER} -Wno-pragma-once-outside-header)
+
+execute_process(COMMAND ${command} ${accepted} RESULT_VARIABLE result ERROR_VARIABLE output)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "must compile with ${accepted}:\n${output}")
+endif()
+execute_process(COMMAND ${command} ${refused} RESULT_VARIABLE result ERROR_VARIABLE output)
+if(result EQUAL 0)
+  message(FATAL_ERROR "compiles with ${refused}, and must not")
+endif()
+string(REGEX MATCHALL "error:" errors "${output}")
+list(LENGTH errors count)
+if(NOT count EQUAL 1 OR NOT output MATCHES "error: [^\n]*${ERROR}")
+  message(FATAL_ERROR "must be one error that says what to do:\n${output}")
+endif()
