@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "base/cancellation.h"
 #include "file/checkpoint_paths.h"
@@ -16,6 +15,12 @@
 #include "os/path.h"
 
 namespace safetensors::write {
+
+std::optional<FileId> identity_of_path(const std::string& path) {
+  os::FileStatus status;
+  if (os::status_of_path(path.c_str(), os::Symlinks::follow, status) != 0) return std::nullopt;
+  return FileId(status.identity.device, status.identity.inode);
+}
 
 std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout) {
   if (std::ranges::find(listed, layout.index_name()) != listed.end()) return layout.index_name();
@@ -79,18 +84,13 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
 std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names) {
   const Result<std::vector<std::string>> paths = os::paths_of_open_files();
   if (!paths) return {};
-  const auto place_of = [](const std::string& path) -> std::optional<std::pair<std::uint64_t, std::uint64_t>> {
-    os::FileStatus file;
-    if (os::status_of_path(path.c_str(), os::Symlinks::follow, file) != 0) return std::nullopt;
-    return std::pair(file.identity.device, file.identity.inode);
-  };
-  std::set<std::pair<std::uint64_t, std::uint64_t>> open;  // device and inode
+  std::set<FileId> open;
   for (const std::string& path : *paths) {
-    if (const auto place = place_of(path)) open.insert(*place);
+    if (const auto identity = identity_of_path(path)) open.insert(*identity);
   }
   std::erase_if(names, [&](const std::string& name) {
-    const auto place = place_of(os::join_path(folder, name));
-    return place && open.contains(*place);
+    const auto identity = identity_of_path(os::join_path(folder, name));
+    return identity && open.contains(*identity);
   });
   return names;
 }

@@ -3,9 +3,12 @@
 
 #include <safetensors/checkpoint_layout.h>
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "format/checkpoint/model_names.h"
@@ -17,6 +20,11 @@ struct ShardLess {
   using is_transparent = void;
   bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
 };
+
+using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
+
+// Returns the identity of the file that a path leads to, also through symlinks, or nullopt if stat fails.
+[[nodiscard]] std::optional<FileId> identity_of_path(const std::string& path);
 
 // Returns the name of the index for a model: one of its stem in the folder, if the folder lacks that of the layout.
 // listed: the names in the folder. Throws std::bad_alloc.
@@ -42,7 +50,8 @@ struct NamedFiles {
   // Returns whether a new model replaces a file: it is called alike, or the index of the model names it. Files that
   // other indexes name stay, and so do files in folders below.
   [[nodiscard]] bool is_old(const std::string& name) const {
-    return (is_alike(name) || (of_model.contains(name) && name.find('/') == name.npos)) && !of_others.contains(name);
+    return name.find_first_of("/\\") == name.npos && (is_alike(name) || of_model.contains(name)) &&
+           !of_others.contains(name);
   }
 };
 

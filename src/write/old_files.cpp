@@ -23,21 +23,12 @@
 #include "file/file.h"
 #include "format/checkpoint/model_names.h"
 #include "os/directory.h"
-#include "os/file_status.h"
 #include "write/leftovers.h"
 
 namespace safetensors::write {
 namespace {
 
 constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
-
-using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
-
-std::optional<FileId> identity_of_path(const std::string& path) {
-  os::FileStatus status;
-  if (os::status_of_path(path.c_str(), os::Symlinks::follow, status) != 0) return std::nullopt;
-  return FileId(status.identity.device, status.identity.inode);
-}
 
 // The input: its files, and whether the input has a tensor of each name in the file. Of two, the index decides.
 struct InputModel {

@@ -4,61 +4,26 @@
 
 #include <safetensors/safetensors.h>
 
+#include <array>
 #include <cstddef>
 
 using namespace safetensors;  // NOLINT(google-build-using-namespace)
 
-// Static, so that the linker does not take those of one file for all.
-static constexpr std::size_t kSizes[] = {sizeof(Span<int>),
-                                         sizeof(Error),
-                                         sizeof(Status),
-                                         sizeof(Result<File>),
-                                         sizeof(Result<Array>),
-                                         sizeof(Shape),
-                                         sizeof(Array),
-                                         sizeof(TypedView<float>),
-                                         sizeof(DimSlice),
-                                         sizeof(Slice),
-                                         sizeof(ResolvedSlice),
-                                         sizeof(PathView),
-                                         sizeof(TensorInfo),
-                                         sizeof(Callback<bool()>),
-                                         sizeof(ParseOptions),
-                                         sizeof(OpenOptions),
-                                         sizeof(File),
-                                         sizeof(Tensor),
-                                         sizeof(TensorReadOptions),
-                                         sizeof(Checkpoint),
-                                         sizeof(Destination),
-                                         sizeof(AddOptions),
-                                         sizeof(ReadOptions),
-                                         offsetof(ReadOptions, device_stream),
-                                         sizeof(ReadReport),
-                                         sizeof(ReadResult),
-                                         sizeof(StreamItem),
-                                         sizeof(PackedTensor),
-                                         sizeof(Packed),
-                                         sizeof(TensorData),
-                                         sizeof(NamedTensor),
-                                         sizeof(WriteOptions),
-                                         sizeof(LayoutOptions),
-                                         sizeof(FileContents),
-                                         sizeof(Writer),
-                                         sizeof(CheckpointTensor),
-                                         sizeof(CheckpointLayoutOptions),
-                                         sizeof(CheckpointWriteOptions),
-                                         sizeof(CheckpointIndex),
-                                         sizeof(IndexCheck),
-                                         sizeof(DiffOptions),
-                                         sizeof(TensorDiff),
-                                         sizeof(StatsOptions),
-                                         sizeof(TensorStats),
-                                         sizeof(RewriteTensor),
-                                         sizeof(RewriteOptions),
-                                         sizeof(CleanOptions),
-                                         sizeof(Temporary),
-                                         sizeof(EditOptions),
-                                         sizeof(MetadataEdit)};
+template <class... Types>
+constexpr std::array<std::size_t, sizeof...(Types)> sizes_of() {
+  return {sizeof(Types)...};
+}
+
+// Static, so that the linker does not take those of one file for all. An array of char stands for an offset.
+static constexpr auto kSizes =
+    sizes_of<Span<int>, Error, Status, Result<File>, Result<Array>, Shape, Array, TypedView<float>, DimSlice, Slice,
+             ResolvedSlice, PathView, TensorInfo, Callback<bool()>, ParseOptions, OpenOptions, File, Tensor,
+             TensorReadOptions, Checkpoint, Destination, AddOptions, ReadOptions,
+             char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem, PackedTensor, Packed,
+             TensorData, NamedTensor, WriteOptions, LayoutOptions, FileContents, Writer, CheckpointTensor,
+             CheckpointLayoutOptions, CheckpointWriteOptions, CheckpointIndex, IndexCheck, DiffOptions, TensorDiff,
+             StatsOptions, TensorStats, RewriteTensor, RewriteOptions, CleanOptions, Temporary, EditOptions,
+             MetadataEdit>();
 
 // Returns kSizes of layout.cpp.
 Span<const std::size_t> sizes_in_cpp20();

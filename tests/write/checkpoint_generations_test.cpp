@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <thread>
 #include <vector>
@@ -94,6 +95,21 @@ TEST_F(CheckpointGenerations, LeavesWholeModelsOfOtherNames) {
   save(2, 'b');
   save(2, 'c', 2);
   for (const std::string& other : others) EXPECT_EQ(contents(folder_ + "/" + other), "whole") << other;
+}
+
+// An index may name shards in folders below, such as links to other folders. They are not files of this folder.
+TEST_F(CheckpointGenerations, LeavesFilesInFoldersBelow) {
+  save(2, 'a');
+  const std::string below = directory_ / "below";
+  std::filesystem::create_directory(below);
+  std::filesystem::create_directory_symlink(below, folder_ + "/sub");
+  const Names others = {"sub/m-00001-of-00002.safetensors", "sub/m-00002-of-00002.safetensors", "sub/w.safetensors"};
+  for (const std::string& other : others) put(folder_ + "/" + other, u8_file({{other, "left"}}));
+  put(folder_ + "/m.safetensors.index.json",
+      index_text({{"a", others[0]}, {"b", "./" + others[1]}, {"c", others[2]}, {"t0", kTwo[0]}}));
+  save(2, 'b');
+  save(2, 'c', 2);
+  for (const std::string& other : others) EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + other)) << other;
 }
 
 TEST_F(CheckpointGenerations, TakesNoModeOfOtherKindsOfFiles) {
