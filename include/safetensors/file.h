@@ -51,9 +51,8 @@ enum class Map : std::uint8_t {
   /// Owned memory with Access::read, if the system refuses the map, or if the Source has no such memory.
   shared,
   /// Writable memory of your own: a map that the system copies on write, so the file never changes. Owned memory with
-  /// Access::read, if the system refuses the map, or if the File is from from_memory() or from_source(). If the file is
-  /// not in the page cache, the map begins with Advice::sequential: the system reads ahead, and takes back these pages
-  /// first if memory is short. Array::advise() changes that.
+  /// Access::read, if the system refuses the map, or if the File is from from_memory() or from_source(). On a local
+  /// file system, Linux then reads twice as far around each access. Array::advise() changes that for a map.
   copy_on_write,
 };
 

@@ -133,8 +133,10 @@ template <class T>
 
 #if defined(__cpp_lib_span)
 /// @cond
-// So a std::span can be made of a temporary Span, too.
+// As for std::span: a std::span can be made of a temporary Span, and adaptors of ranges copy a Span.
 template <class T>
 inline constexpr bool std::ranges::enable_borrowed_range<safetensors::Span<T>> = true;
+template <class T>
+inline constexpr bool std::ranges::enable_view<safetensors::Span<T>> = true;
 /// @endcond
 #endif
