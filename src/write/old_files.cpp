@@ -33,10 +33,17 @@ constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
 // The input: its files, and whether the input has a tensor of each name in the file. Of two, the index decides.
 struct InputModel {
   std::map<FileId, bool> whole;
-  bool in_folder = false;  // a file lies in the folder
+  bool in_folder = false;  // a file lies in the folder, or a link to it
+
+  // Returns nullopt for a file that is not of the input.
+  [[nodiscard]] std::optional<bool> is_whole(const std::string& path) const {
+    const std::optional<FileId> identity = identity_of_path(path);
+    const auto found = identity ? whole.find(*identity) : whole.end();
+    return found == whole.end() ? std::nullopt : std::optional(found->second);
+  }
 };
 
-InputModel input_model(const Checkpoint& input, const std::string& folder) {
+InputModel input_model(const Checkpoint& input, const std::string& folder, const std::vector<std::string>& listed) {
   InputModel found;
   const std::optional<FileId> there = identity_of_path(folder);
   for (const File& file : input.files()) {
@@ -47,6 +54,8 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
     const std::size_t name = path.rfind('/') + 1;
     found.in_folder = found.in_folder || (there && there == identity_of_path(name == 0 ? "." : path.substr(0, name)));
   }
+  for (const std::string& name : listed)
+    found.in_folder = found.in_folder || found.is_whole(os::join_path(folder, name));
   return found;
 }
 
@@ -54,22 +63,20 @@ InputModel input_model(const Checkpoint& input, const std::string& folder) {
 // over enumerations of ours.
 using Values = std::set<std::tuple<std::string_view, std::vector<std::uint64_t>, std::uint64_t>>;
 
-// Adds the tensors of a file. key: for a hash of the bytes, which then needs to read them; null: without the bytes.
-Status add_values(const File& file, const base::HashKey* key, Values& values) {
+// Adds a tensor. key: for a hash of the bytes, which then needs to read them; null: without the bytes. Returns false if
+// they cannot be read.
+bool add_value(const File& file, const TensorInfo& info, const base::HashKey* key, Values& values) {
   constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
-  std::vector<std::byte> piece(kPiece);
-  for (const TensorInfo& info : file.header().tensors()) {
-    std::uint64_t hash = 0;
-    for (std::uint64_t begin = 0; key != nullptr && begin < info.nbytes(); begin += kPiece) {
-      const auto bytes = std::span(piece).first(static_cast<std::size_t>(std::min(kPiece, info.nbytes() - begin)));
-      Status status = detail::Access<File>::state(file)->read(info, info.file_offset + begin, bytes);
-      if (!status) return status;
-      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      hash = base::SipHash<1, 3>::of(text, {key->k0 ^ hash, key->k1});
-    }
-    values.emplace(to_string(info.dtype), std::vector<std::uint64_t>(info.shape.begin(), info.shape.end()), hash);
+  std::vector<std::byte> piece(static_cast<std::size_t>(key == nullptr ? 0 : std::min(kPiece, info.nbytes())));
+  std::uint64_t hash = 0;
+  for (std::uint64_t begin = 0; !piece.empty() && begin < info.nbytes(); begin += kPiece) {
+    const auto bytes = std::span(piece).first(static_cast<std::size_t>(std::min(kPiece, info.nbytes() - begin)));
+    if (!detail::Access<File>::state(file)->read(info, info.file_offset + begin, bytes)) return false;
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    hash = base::SipHash<1, 3>::of(text, {key->k0 ^ hash, key->k1});
   }
-  return {};
+  values.emplace(to_string(info.dtype), std::vector<std::uint64_t>(info.shape.begin(), info.shape.end()), hash);
+  return true;
 }
 
 // Returns whether the input has each tensor of the files, under any name. Nothing else proves that a file of another
@@ -80,11 +87,12 @@ bool are_copies(const std::string& folder, const std::vector<std::string>& names
     Values found, wanted;
     for (const std::string& name : names) {
       const Result<File> file = File::open(os::join_path(folder, name), {.access = Access::read});
-      if (!file || !add_values(*file, key, found)) return false;
+      if (!file) return false;
+      for (const TensorInfo& info : file->header().tensors())
+        if (!add_value(*file, info, key, found)) return false;
     }
-    for (const File& file : input.files()) {
-      if (!add_values(file, key, wanted)) return false;
-    }
+    for (const Tensor& tensor : input.tensors())  // unlike its files, which may have tensors that the index lacks
+      if (!add_value(tensor.file(), tensor.info(), key, wanted)) return false;
     if (!std::ranges::includes(wanted, found)) return false;
   }
   return true;
@@ -94,11 +102,12 @@ bool are_copies(const std::string& folder, const std::vector<std::string>& names
 // a generation, shards in whose place a writer of ours has put a generation, and copies of the input. Another program
 // may have left any other file.
 std::vector<std::string> dead_files(const std::string& folder, const std::vector<std::string>& listed,
-                                    const NamedFiles& named, const Checkpoint& input) {
+                                    const NamedFiles& named, const Checkpoint& input, const InputModel& read) {
   std::size_t generation = 0;  // of the index
   for (const std::string& name : named.of_model) generation = std::max(generation, format::generation_of(name));
   std::vector<std::string> dead;
-  const auto add_copies = [&](const std::vector<std::string>& names) {
+  const auto add_copies = [&](std::vector<std::string> names) {
+    std::erase_if(names, [&](const std::string& name) { return read.is_whole(os::join_path(folder, name)) == true; });
     if (!names.empty() && are_copies(folder, names, input)) dead.insert(dead.end(), names.begin(), names.end());
   };
   std::vector<std::string> doubtful;
@@ -132,19 +141,18 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   if (os::kind_of(folder) != os::PathKind::directory) return {};
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
-  InputModel files = input_model(input, folder);
+  const InputModel read = input_model(input, folder, *names);
+  if (!read.in_folder) return {};
   const NamedFiles named = read_named_files(folder, *names, index_of(*names, layout), layout);
-  const std::vector<std::string> dead = dead_files(folder, *names, named, input);
+  const std::vector<std::string> dead = dead_files(folder, *names, named, input, read);
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
-    const std::optional<FileId> identity = identity_of_path(os::join_path(folder, name));
-    const auto read = identity ? files.whole.find(*identity) : files.whole.end();
-    files.in_folder = files.in_folder || read != files.whole.end();
+    const std::string path = os::join_path(folder, name);
     // A symlink to nothing holds no tensor.
-    if (!identity || (read != files.whole.end() && read->second)) continue;
-    if (named.is_old(name) && std::ranges::find(dead, name) == dead.end()) lost.push_back(name);
+    if (!identity_of_path(path) || read.is_whole(path) == true || !named.is_old(name)) continue;
+    if (std::ranges::find(dead, name) == dead.end()) lost.push_back(name);
   }
-  return files.in_folder && !lost.empty() ? Status(lost_files(lost, folder)) : Status();
+  return lost.empty() ? Status() : Status(lost_files(lost, folder));
 }
 
 }  // namespace safetensors::write

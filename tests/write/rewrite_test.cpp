@@ -87,6 +87,16 @@ TEST_F(RewriteTest, FindsOldFilesThatTheInputDoesNotCover) {
       << part.error().message;
 }
 
+TEST_F(RewriteTest, FindsOldTensorsThatTheIndexLacks) {
+  const std::string folder = directory_ / "";
+  put(folder + "model.safetensors", u8_file({{"a", "1"}}));
+  put(folder + "model-00001-of-00001.safetensors", u8_file({{"a", "1"}, {"lost", "2"}}));
+  put(folder + "model.safetensors.index.json", index_text({{"a", "model-00001-of-00001.safetensors"}}));
+  const Checkpoint in = open("model.safetensors.index.json");
+  const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true, .stem = "model"}).value();
+  EXPECT_EQ(rewrite.check_old_files(folder, in).error().code, Errc::invalid_argument);
+}
+
 TEST_F(RewriteTest, KeepsEmptyMetadata) {
   ASSERT_TRUE(succeeds(save(path_, std::span<const TensorData>(), MetadataPairs{})));
   const Checkpoint in = open("in.safetensors");
