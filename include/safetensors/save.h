@@ -22,10 +22,9 @@ namespace safetensors {
 inline namespace v0 {
 
 namespace detail {
-// Whether the type of an argument `Elements&&` is a temporary object that owns elements.
+// Whether the type of an argument `Elements&&` is a temporary object that owns its elements.
 template <class Elements>
-inline constexpr bool kIsTemporary =
-    !std::is_reference_v<Elements> && kHasElements<const Elements> && !kIsView<std::remove_cv_t<Elements>>;
+inline constexpr bool kIsTemporary = !std::is_reference_v<Elements> && !kIsView<std::remove_cv_t<Elements>>;
 }  // namespace detail
 
 /// A tensor for save(): its name and its elements. The elements come from memory of the caller, from an Array, or from
@@ -38,21 +37,21 @@ class NamedTensor {
  public:
   /// Takes elements in C order: a std::vector, std::array, std::span or built-in array. The type of the elements
   /// decides the dtype: see ElementOf. If the number of elements is not `shape.numel()`, save() returns data_length.
-  template <class Elements, std::enable_if_t<detail::kHasElements<const Elements>, int> = 0>
+  template <class Elements, class = detail::ElementIn<const Elements>>
   NamedTensor(std::string_view name, Shape shape, const Elements& elements)
       : name_(name),
         dtype_(detail::dtype_of<std::remove_cv_t<detail::ElementIn<const Elements>>>()),
         shape_(std::move(shape)),
         bytes_(as_bytes(Span<detail::ElementIn<const Elements>>(elements))) {}
   /// Takes a container that owns its elements, and keeps it.
-  template <class Elements,
+  template <class Elements, class = detail::ElementIn<const Elements>,
             std::enable_if_t<detail::kIsTemporary<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements>,
                              int> = 0>
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
       : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
   /// @cond
   // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
-  template <class Elements,
+  template <class Elements, class = detail::ElementIn<const Elements>,
             std::enable_if_t<detail::kIsTemporary<Elements> && (std::is_const_v<Elements> || std::is_array_v<Elements>),
                              int> = 0>
   NamedTensor(std::string_view, Shape, Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;

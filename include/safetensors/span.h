@@ -29,14 +29,10 @@ template <class T, std::size_t Extent>
 inline constexpr bool kIsView<std::span<T, Extent>> = true;
 #endif
 
-// The type of the elements of a container, which may be const. There is none if the type has no data() and size().
+// The type of the elements of a container, which may be const. A type without data() and size() has no such type.
 template <class Container>
 using ElementIn = std::enable_if_t<std::is_convertible_v<decltype(std::size(std::declval<Container&>())), std::size_t>,
                                    std::remove_pointer_t<decltype(std::data(std::declval<Container&>()))>>;
-template <class Container, class = void>
-inline constexpr bool kHasElements = false;
-template <class Container>
-inline constexpr bool kHasElements<Container, std::void_t<ElementIn<Container> (*)[]>> = true;
 template <class Container, class T, class = void>
 inline constexpr bool kHasElementsOf = false;
 template <class Container, class T>

@@ -70,8 +70,7 @@ Result<bool> BackgroundLoad::take(std::size_t item, Array* array, std::chrono::m
 Result<bool> BackgroundLoad::take_next(std::size_t* item, Array* array, std::chrono::milliseconds limit) {
   return wait_until(limit, [&]() -> Result<bool> {
     for (; !order_.empty(); order_.pop_front()) {
-      *item = order_.front();
-      if (hand_out(*item, array)) return true;  // the next call removes it from the order
+      if (hand_out(*item = order_.front(), array)) return true;  // the next call removes it from the order
     }
     *item = taken_.size();
     return taken_count_ == taken_.size();

@@ -57,7 +57,7 @@ std::string joined(std::string_view prefix, std::string_view variant) {
   return stem;
 }
 
-// "model.fp16" is one of "model", but "v1.5" is none of "v1".
+// "model.fp16" is a variant of "model", but "v1.5" is not a variant of "v1": a digit begins a version.
 bool is_variant(std::string_view stem, std::string_view plain) noexcept {
   const std::size_t dot = plain.size();
   return stem.size() > dot + 1 && stem.starts_with(plain) && stem[dot] == '.' &&
