@@ -4,6 +4,7 @@
 /// Thread-safety: a Span is a value. Threads may read one at the same time.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <string_view>  // std::data() and std::size(): <iterator> includes streams
 #include <type_traits>
@@ -33,11 +34,6 @@ inline constexpr bool kIsView<std::span<T, Extent>> = true;
 template <class Container>
 using ElementIn = std::enable_if_t<std::is_convertible_v<decltype(std::size(std::declval<Container&>())), std::size_t>,
                                    std::remove_pointer_t<decltype(std::data(std::declval<Container&>()))>>;
-template <class Container, class T, class = void>
-inline constexpr bool kHasElementsOf = false;
-template <class Container, class T>
-inline constexpr bool kHasElementsOf<Container, T, std::void_t<ElementIn<Container> (*)[]>> =
-    std::is_convertible_v<ElementIn<Container> (*)[], T (*)[]>;
 }  // namespace detail
 
 /// A view of elements in memory: a pointer and a number of elements. It does not own them, and it works as std::span
@@ -67,8 +63,9 @@ class Span {
   template <class Container,
             std::enable_if_t<!std::is_same_v<std::remove_cv_t<std::remove_reference_t<Container>>, Span> &&
                                  (std::is_const_v<T> || std::is_lvalue_reference_v<Container> ||
-                                  detail::kIsView<std::remove_cv_t<Container>>)&&detail::kHasElementsOf<Container, T>,
-                             int> = 0>
+                                  detail::kIsView<std::remove_cv_t<Container>>),
+                             int> = 0,
+            std::enable_if_t<std::is_convertible_v<detail::ElementIn<Container> (*)[], T (*)[]>, int> = 0>
   constexpr Span(Container&& container) noexcept  // NOLINT(google-explicit-constructor)
       : data_(std::data(container)), size_(static_cast<std::size_t>(std::size(container))) {}
 
@@ -81,10 +78,12 @@ class Span {
   /// Returns true when size() is 0.
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
   /// @{
-  /// Returns an element. `index` must be below size().
-  [[nodiscard]] constexpr T& operator[](std::size_t index) const noexcept { return data_[index]; }
-  [[nodiscard]] constexpr T& front() const noexcept { return data_[0]; }
-  [[nodiscard]] constexpr T& back() const noexcept { return data_[size_ - 1]; }
+  /// Returns an element. `index` must be below size(). Builds without NDEBUG check this.
+  [[nodiscard]] constexpr T& operator[](std::size_t index) const noexcept {
+    return assert(index < size_ && "out of bounds"), data_[index];
+  }
+  [[nodiscard]] constexpr T& front() const noexcept { return (*this)[0]; }
+  [[nodiscard]] constexpr T& back() const noexcept { return (*this)[size_ - 1]; }
   /// @}
   /// @{
   /// Iterates over the elements.
@@ -92,12 +91,12 @@ class Span {
   [[nodiscard]] constexpr T* end() const noexcept { return data_ + size_; }
   /// @}
   /// @{
-  /// Returns a view of some of the elements. They must exist.
-  [[nodiscard]] constexpr Span first(std::size_t count) const noexcept { return {data_, count}; }
-  [[nodiscard]] constexpr Span last(std::size_t count) const noexcept { return {data_ + (size_ - count), count}; }
-  [[nodiscard]] constexpr Span subspan(std::size_t offset) const noexcept { return {data_ + offset, size_ - offset}; }
+  /// Returns a view of some of the elements. They must exist. Builds without NDEBUG check this.
+  [[nodiscard]] constexpr Span first(std::size_t count) const noexcept { return subspan(0, count); }
+  [[nodiscard]] constexpr Span last(std::size_t count) const noexcept { return subspan(size_ - count, count); }
+  [[nodiscard]] constexpr Span subspan(std::size_t offset) const noexcept { return subspan(offset, size_ - offset); }
   [[nodiscard]] constexpr Span subspan(std::size_t offset, std::size_t count) const noexcept {
-    return {data_ + offset, count};
+    return assert(offset <= size_ && count <= size_ - offset && "out of bounds"), Span(data_ + offset, count);
   }
   /// @}
 

@@ -164,6 +164,7 @@ TEST_F(TypedViewDeathTest, AssertsBounds) {
   EXPECT_DEATH((void)a(0, -1), "out of bounds");
   EXPECT_DEATH((void)a(0), "one index per dimension");
   EXPECT_DEATH((void)a.row(2), "out of bounds");
+  EXPECT_DEATH((void)a.span().last(7), "out of bounds");
 }
 #endif
 
