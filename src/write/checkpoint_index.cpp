@@ -228,7 +228,7 @@ class IndexMaker {
     return {};
   }
 
-  // Returns whether the old index has a tensor in a file: then this one of several counts.
+  // Returns whether the old index has a tensor in a file. If several files have the tensor, this one counts.
   [[nodiscard]] bool is_indexed(std::string_view tensor, std::size_t file) const {
     const std::uint32_t entry = old_ ? old_->find(tensor) : ShardIndex::kNone;
     return entry != ShardIndex::kNone && old_->shard((*old_)[entry].shard) == index_.files[file];

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
 
-// The input: its files, and whether the input has a tensor of each name in the file. Of two, the index decides.
+// The input: its files, and whether the input has a tensor of each name in the file, in this file or in another.
 struct InputModel {
   std::map<FileId, bool> whole;
   bool in_folder = false;  // a file lies in the folder, or a link to it
