@@ -52,6 +52,13 @@ std::string without_models(const std::string& folder, const FolderNames& names) 
   return choices("a folder of models in folders", models);
 }
 
+// Returns whether programs know a file by this name as a model, even if an index beside it does not name it.
+bool is_known(std::string_view name) {
+  constexpr std::string_view kKnown[] = {"model.safetensors", "diffusion_pytorch_model.safetensors",
+                                         "consolidated.safetensors", "adapter_model.safetensors"};
+  return std::ranges::find(kKnown, name) != std::end(kKnown);
+}
+
 }  // namespace
 
 std::string model_path(const std::string& argument) {
@@ -94,8 +101,9 @@ void notice_beside(const std::string& argument, Console& console, bool indexed) 
   for (std::size_t i = 0; i < paths.size(); ++i) read.push_back(paths.path(paths[i]));
   if (paths.index() != nullptr) read.insert(read.begin(), paths.index()->path);
   std::erase_if(names, [&](const std::string& name) {
-    return std::ranges::find(read, path_in_folder(folder, name)) != read.end() || is_variant_of(name, read.back()) ||
-           (!indexed && paths.index() != nullptr && !format::is_index_name(name));
+    const bool quiet = paths.index() != nullptr && !format::is_index_name(name) && (!indexed || !is_known(name));
+    return quiet || std::ranges::find(read, path_in_folder(folder, name)) != read.end() ||
+           is_variant_of(name, read.back());
   });
   if (!names.empty())
     console.message(formatted("{}: notice: {} is the model, not {} beside it", printable(folder),

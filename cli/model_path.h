@@ -16,8 +16,9 @@ namespace safetensors::cli {
 // errors unchanged.
 [[nodiscard]] Error explain_folder(Error error, const std::string& argument);
 
-// Says which model of a folder is read, if whole files or indexes of other models lie beside it. Its variants are no
-// other models. indexed: also files beside the index that is read. Ignores errors.
+// Writes a notice that names the model read from a folder, if other models lie beside it: indexes, and whole files.
+// Variants of the model are not other models. Beside an index, a whole file counts only if programs know its name, and
+// only if `indexed` is true. Ignores errors.
 void notice_beside(const std::string& argument, Console& console, bool indexed = true);
 
 }  // namespace safetensors::cli

@@ -230,6 +230,17 @@ class OneModelTest(FoldersTest):
             self.assertIn(notice, result.stderr.decode(), verb)
             self.assertEqual(result.returncode, int(verb == "index"), verb)  # it needs --force
 
+    def test_beside_an_index_only_known_names_are_a_notice(self):
+        self.shards("d", 2)
+        self.answer(0, "index", "d")
+        self.model("d/old")
+        for verb in ("ls", "verify", "info", "stats", "hash"):
+            self.assertEqual(self.run_command(verb, "d").stderr, b"", verb)
+        self.model("d/consolidated")
+        notice = "safetensors: d: notice: `model.safetensors.index.json` is the model, not `consolidated.safetensors` beside it\n"
+        for verb in ("ls", "info", "stats", "hash"):
+            self.assertEqual(self.run_command(verb, "d").stderr.decode(), notice, verb)
+
     def test_the_index_of_a_variant(self):
         self.shards("d", 2)
         for i in (1, 2):
