@@ -273,7 +273,7 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
 }
 
 // In a pipe, each row of several paths begins with its path, as grep prints it. Otherwise, the paths are headings.
-bool has_path_column(const Console& console, const LsOptions& options) {
+bool has_path_in_rows(const Console& console, const LsOptions& options) {
   return options.paths.size() > 1 && !options.names_only && !options.tree && !console.out_is_terminal();
 }
 
@@ -284,18 +284,16 @@ void print_list(Console& console, Json* json, const std::string& path, const Inp
   const std::vector<const ListColumn*> shown =
       options.columns.empty() ? default_columns(!input.is_file(), options.wide, json != nullptr) : options.columns;
   std::vector<Rows::Column> columns;
-  const bool with_path = json == nullptr && has_path_column(console, options);
-  if (with_path) columns.push_back({nullptr, "PATH"});
   for (const ListColumn* column : shown) {
     const bool sorted = column->name == options.sort && column->narrow != Table::Narrow::name;
     columns.push_back({column->key, column->heading, column->align, sorted ? kKeep : column->narrow});
   }
-  Rows rows(console, json, "tensors", std::move(columns));
+  const std::string before = has_path_in_rows(console, options) ? printable(path) + "  " : "";
+  Rows rows(console, json, "tensors", std::move(columns), before);
   const std::size_t count = std::min<std::uint64_t>(list.size(), options.top.value_or(list.size()));
   std::vector<Cell> cells;
   for (const auto& [info, file] : std::span(list).first(count)) {
     cells.clear();
-    if (with_path) cells.emplace_back(path);
     for (const ListColumn* column : shown) cells.push_back(column->cell({*info, input, file, totals.bytes}));
     rows.row(cells);
   }
@@ -330,7 +328,7 @@ Exit list_path(const std::string& path, const LsOptions& options, LsTotals& tota
   }
   const List list = select(*input, options);
   totals.add(total(*input, list));
-  if (json == nullptr && options.paths.size() > 1 && !options.names_only && !has_path_column(console, options))
+  if (json == nullptr && options.paths.size() > 1 && !options.names_only && !has_path_in_rows(console, options))
     console.heading(formatted("{}:", printable(shown_path(path))));
   if (options.tree) {
     print_tree(*input, list, options, console, json);

@@ -161,10 +161,11 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
     nan += found.nan;
     infinite += infinities;
     if (&found >= list.data() + count) continue;
+    const double deviation = json != nullptr ? to_right_digits(found.standard_deviation) : found.standard_deviation;
     rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count, known(found.min),
-              known(found.max), known(found.mean), known(to_right_digits(found.standard_deviation)),
-              known(found.abs_max()), found.zeros, found.nan, infinities, found.positive_infinity,
-              found.negative_infinity, request.histogram ? Cell::raw(histogram_json(found)) : Cell()});
+              known(found.max), known(found.mean), known(deviation), known(found.abs_max()), found.zeros, found.nan,
+              infinities, found.positive_infinity, found.negative_infinity,
+              request.histogram ? Cell::raw(histogram_json(found)) : Cell()});
   }
   rows.finish();
   if (json != nullptr) return;
