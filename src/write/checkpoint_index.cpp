@@ -43,7 +43,7 @@ Status check_numbers(const format::ShardSet& set, std::string_view folder) {
 
 // Returns the names of the files of the folder, or of `below` in it, which is empty or ends with a separator.
 Result<Names> files_in(const std::string& folder, const std::string& below = {}) {
-  const std::string path = os::join_path(folder, below);
+  const std::string path = below.empty() ? folder : os::join_path(folder, below);
   Result<Names> names = os::list_directory(path.empty() ? "." : path);
   if (names) {
     std::erase_if(*names, [&](const std::string& name) {

@@ -27,6 +27,11 @@ class IndexTest(edit_test.EditTest):
         with open(self.path(self.index), "w") as file:
             json.dump(index, file)
 
+    def test_an_error_names_the_path_as_it_was_given(self):
+        self.put("one.safetensors", [("a", "U8", [1], b"x")])
+        self.fail_with(3, "safetensors: one.safetensors: cannot open: not a directory", "index", "one.safetensors")
+        self.fail_with(3, "safetensors: gone: cannot open: no such file or directory", "index", "gone")
+
     def test_make_gives_the_index_that_split_wrote(self):
         before = self.read(self.index)
         right = "model.safetensors.index.json: 2 tensors in 2 files, 7 B\n"
