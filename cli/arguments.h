@@ -34,12 +34,12 @@ class Arguments {
   [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
   // All values of an option that may be given several times.
   [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
-  // The value as a number. Throws UsageError "--name is KIND" if it is none.
+  // Returns the value as a number. Throws UsageError "--name is KIND" if the value is not a number.
   [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name,
                                                     const char* kind = "a number, such as 10") const;
-  // The value as a size, such as 5GB. Throws UsageError "--name is KIND" if it is none.
+  // Returns the value as a size, such as 5GB. Throws UsageError "--name is KIND" if the value is not a size.
   [[nodiscard]] std::optional<std::uint64_t> size(std::string_view name, const char* kind) const;
-  // Throws UsageError if there is not exactly one positional argument, or with `several` none.
+  // Throws UsageError unless there is exactly one positional argument. With `several`, there may be more than one.
   void need_path(bool several) const;
 
  private:

@@ -55,7 +55,8 @@ class Json {
   Json& value(const std::optional<Value>& wanted) {
     return wanted ? value(*wanted) : value(std::nullopt);
   }
-  // An array with an element per item: the value that `item` returns, or what it writes.
+  // Writes an array with one element per item. The element is the value that `item` returns, or the JSON that it
+  // writes.
   template <class List, class Item>
   Json& array(const List& list, const Item& item) {
     open('[');

@@ -13,8 +13,8 @@
 
 namespace safetensors::cli {
 
-// A value. JSON has it exactly, and a table has a text for people. It refers to the text or shape that it is made of,
-// which must live until Rows has taken the cell.
+// A value. JSON shows it exactly, and a table shows a text for people. A cell refers to the text or shape that it is
+// made from, which must live until Rows has taken the cell.
 class Cell {
  public:
   // Nothing: no member in JSON, and no text in a table.
@@ -69,7 +69,7 @@ class Rows {
   void row(Row cells) { row(std::span(cells.begin(), cells.size())); }
   // Prints the table, or ends the array.
   void finish(bool heading = true);
-  // For many rows, instead of row() and finish(): a table then keeps none, and `rows` is called twice.
+  // Replaces row() and finish() for many rows. A table then keeps no rows in memory, so it calls `rows` twice.
   void each(const std::function<void(const std::function<void(Row)>& row)>& rows);
 
  private:

@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the blobs of the snapshot that a folder belongs to. Empty if it belongs to none.
+// Returns the blobs of the snapshot that a folder belongs to, or an empty path if the folder belongs to no snapshot.
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path above = folder.parent_path();
@@ -103,7 +103,7 @@ Status copy_file(const SideFile& from, const std::string& to, bool replace) {
 // Finds the side files in the folder of the input. These are regular files whose names are not those of weights
 // or indexes, and symlinks to such files in the folder or in the blobs of the same model in the cache of
 // huggingface_hub. Hidden files do not count. A file given by itself has side files only if there is a configuration
-// beside it. An `output` that is the same folder needs none. Error: open_failed if the folder cannot be listed.
+// beside it. If `output` is the same folder, no files are copied. Error: open_failed if the folder cannot be listed.
 Result<SideFiles> find_side_files(const Input& input, const std::string& output) {
   SideFiles found;
   if (input.files().empty()) return found;

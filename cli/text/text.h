@@ -1,5 +1,5 @@
-// Text for people: formats it, escapes what comes from files, because it may be hostile (see also
-// safetensors::printable()), writes sizes and counts, and compares names.
+// Functions for text that people read. They format values, sizes and counts, and compare names. They also escape text
+// from files, as safetensors::printable() does, because such text may be hostile.
 #pragma once
 
 #include "base/byte_size.h"
