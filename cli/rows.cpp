@@ -43,6 +43,7 @@ Rows::Rows(Console& console, Json* json, const char* key, std::vector<Column> co
 
 std::vector<std::string> Rows::texts(std::span<const Cell> cells) const {
   std::vector<std::string> list;
+  list.reserve(cells.size());
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (columns_[i].heading != nullptr) list.push_back(cells[i].text());
   }
