@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -502,36 +503,14 @@ Status write_tensor(const CatRequest& request, const Sink& sink, Console& consol
 // Writes the header of the NPY format: magic, version, length, and a Python dict as text.
 
 std::optional<std::string_view> npy_type(Dtype dtype) noexcept {
-  switch (dtype) {
-    case Dtype::BOOL:
-      return "|b1";
-    case Dtype::U8:
-      return "|u1";
-    case Dtype::I8:
-      return "|i1";
-    case Dtype::U16:
-      return "<u2";
-    case Dtype::I16:
-      return "<i2";
-    case Dtype::F16:
-      return "<f2";
-    case Dtype::U32:
-      return "<u4";
-    case Dtype::I32:
-      return "<i4";
-    case Dtype::F32:
-      return "<f4";
-    case Dtype::U64:
-      return "<u8";
-    case Dtype::I64:
-      return "<i8";
-    case Dtype::F64:
-      return "<f8";
-    case Dtype::C64:
-      return "<c8";
-    default:
-      return std::nullopt;
+  static constexpr std::pair<Dtype, std::string_view> kTypes[] = {
+      {Dtype::BOOL, "|b1"}, {Dtype::U8, "|u1"},  {Dtype::I8, "|i1"},  {Dtype::U16, "<u2"}, {Dtype::I16, "<i2"},
+      {Dtype::F16, "<f2"},  {Dtype::U32, "<u4"}, {Dtype::I32, "<i4"}, {Dtype::F32, "<f4"}, {Dtype::U64, "<u8"},
+      {Dtype::I64, "<i8"},  {Dtype::F64, "<f8"}, {Dtype::C64, "<c8"}};
+  for (const auto& [known, type] : kTypes) {
+    if (known == dtype) return type;
   }
+  return std::nullopt;
 }
 
 std::string npy_header(std::string_view type, ShapeView shape) {
