@@ -115,16 +115,7 @@ class IndexTest(edit_test.EditTest):
     def test_make_refuses_names_that_no_index_may_hold(self):
         for stem in ("../esc", "", ".", "..", "a/b", "a\n", "a:b", "\u202e", ".hidden", b"\xff"):
             for extra in ([], ["--dry-run"]):
-                self.fail_with(
-                    1,
-                    "safetensors: model: ",
-                    "index",
-                    "model",
-                    "--name",
-                    stem,
-                    "--force",
-                    *extra,
-                )
+                self.fail_with(1, "safetensors: model: ", "index", "model", "--name", stem, "--force", *extra)
         for name, shown in (
             (b"a:b", "`a:b.safetensors`: it holds a colon"),
             (b"a\x07", "`a\\u{7}.safetensors`"),
@@ -132,10 +123,7 @@ class IndexTest(edit_test.EditTest):
             (b"a\xff", "`a\\xff.safetensors`: it is not valid UTF-8"),
         ):
             self.put("d/b.safetensors", [("b", "U8", [1], b"1")])
-            os.rename(
-                self.path("d/b.safetensors"),
-                self.path("d").encode() + b"/" + name + b".safetensors",
-            )
+            os.rename(self.path("d/b.safetensors"), self.path("d").encode() + b"/" + name + b".safetensors")
             self.fail_with(1, shown, "index", "d")
             shutil.rmtree(self.path("d"))
 
