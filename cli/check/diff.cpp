@@ -370,12 +370,17 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
   for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), view))) {
     std::vector<Cell> cells(10);
     cells[0] = name_of(found);
-    cells[1] = Cell(kKinds[static_cast<std::size_t>(found.kind)]).shown(difference_text(found));
-    cells[2] = Cell::raw(side_json(found.first));
-    cells[3] = Cell::raw(side_json(found.second));
+    cells[1] = kKinds[static_cast<std::size_t>(found.kind)];
+    if (json == nullptr) {
+      cells[1] = std::move(cells[1]).shown(difference_text(found));
+    } else {
+      cells[2] = Cell::raw(side_json(found.first));
+      cells[3] = Cell::raw(side_json(found.second));
+    }
     std::vector<std::uint64_t> index;
     if (compares_values(found) && view.values) {
       const auto error = [&](double value) {
+        if (json != nullptr) return Cell(value);
         return Cell(value).shown(found.differing > 0 ? error_text(value, found.nan_differing) : "");
       };
       cells[4] = Cell(found.differing).shown(elements_text(found));
