@@ -41,9 +41,14 @@ static safetensors_request request_of(const safetensors_tensor* tensor, const sa
   return request;
 }
 
-/* Fills `weights`, sorted, and the buffer of `*size` bytes, which the caller frees. */
+/* Where the buffer begins in memory that has ALIGNMENT bytes more. C11's aligned_alloc() is not on every system. */
+static unsigned char* aligned(void* memory) {
+  return (unsigned char*)memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
+}
+
+/* Fills `weights`, sorted, and `*memory`, which contains the buffer. The caller frees it, after an error too. */
 static safetensors_status load(const safetensors_model* model, const safetensors_dim* rows, const char* path,
-                               weight* weights, uint64_t count, void** buffer, safetensors_error* error) {
+                               weight* weights, uint64_t count, void** memory, safetensors_error* error) {
   uint64_t size = 0;
   for (uint64_t i = 0; i < count; ++i)
     if (safetensors_model_get_tensor(model, i, &weights[i].tensor, error)) return error->code;
@@ -57,7 +62,8 @@ static safetensors_status load(const safetensors_model* model, const safetensors
     weights[i].offset = size;
     size += (weights[i].nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  if (!(*buffer = aligned_alloc(ALIGNMENT, (size_t)size + ALIGNMENT))) return SAFETENSORS_ERROR_OUT_OF_MEMORY;
+  if (size > SIZE_MAX - ALIGNMENT || !(*memory = malloc((size_t)size + ALIGNMENT)))
+    return SAFETENSORS_ERROR_OUT_OF_MEMORY;
 
   safetensors_plan* plan = NULL;
   safetensors_read_options options = SAFETENSORS_READ_OPTIONS_INIT;
@@ -66,7 +72,7 @@ static safetensors_status load(const safetensors_model* model, const safetensors
   safetensors_status status = safetensors_plan_create(&plan, error);
   for (uint64_t i = 0; i < count && !status; ++i) {
     safetensors_request request = request_of(&weights[i].tensor, rows);
-    request.destination = (char*)*buffer + weights[i].offset;
+    request.destination = aligned(*memory) + weights[i].offset;
     request.destination_size = (size_t)weights[i].nbytes;
     status = safetensors_plan_add(plan, model, weights[i].tensor.name, weights[i].tensor.name_length, &request, error);
   }
@@ -88,7 +94,7 @@ int main(int argc, char** argv) {
   safetensors_model* model = NULL;
   safetensors_model_info info = SAFETENSORS_MODEL_INFO_INIT;
   safetensors_error error = {0};
-  void* buffer = NULL;
+  void* memory = NULL;
   weight* weights = NULL;
   signal(SIGINT, interrupt);
   safetensors_status status = safetensors_model_open(argv[1], NULL, &model, &error);
@@ -96,15 +102,15 @@ int main(int argc, char** argv) {
   if (!status && !(weights = calloc((size_t)info.tensor_count + 1, sizeof *weights)))
     status = SAFETENSORS_ERROR_OUT_OF_MEMORY;
   for (uint64_t i = 0; i < info.tensor_count && !status; ++i) weights[i].tensor.struct_size = sizeof weights[i].tensor;
-  if (!status) status = load(model, &rows, argv[1], weights, info.tensor_count, &buffer, &error);
-  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) print(&weights[i], buffer);
+  if (!status) status = load(model, &rows, argv[1], weights, info.tensor_count, &memory, &error);
+  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) print(&weights[i], aligned(memory));
   if (status) {
     char text[1200];
     if (error.message[0] == '\0') snprintf(error.message, sizeof error.message, "%s", safetensors_status_name(status));
     safetensors_error_text(&error, text, sizeof text);
     fprintf(stderr, "%s\n", text);
   }
-  free(buffer);
+  free(memory);
   free(weights);
   safetensors_model_free(model);
   return status ? 1 : 0;

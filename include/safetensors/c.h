@@ -256,9 +256,9 @@ enum {
 typedef struct safetensors_open_options {
   uint64_t struct_size;             /**< size of this struct in bytes */
   uint64_t max_header_bytes;        /**< maximum length of a header in bytes. 0: 100,000,000, the limit of the format */
-  int32_t access;                   /**< one of SAFETENSORS_ACCESS_...; memory and sources are not mapped */
+  int32_t access;                   /**< one of SAFETENSORS_ACCESS_...; no effect for memory and sources */
   uint32_t accept;                  /**< bits SAFETENSORS_ACCEPT_...; 0: none */
-  uint32_t threads;                 /**< threads that read the headers of several files. 0: at most 16 */
+  uint32_t threads;                 /**< threads that read headers, for a model of several files only. 0: at most 16 */
   uint32_t reserved;                /**< 0 */
   int32_t (*cancelled)(void* user); /**< a callback, called from time to time; it may ask a flag of another thread */
   void* user;                       /**< passed to `cancelled` */
