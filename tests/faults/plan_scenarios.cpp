@@ -13,7 +13,7 @@ namespace {
 // Opens path, looks at it, and frees it.
 void open_several(Trial& run, const std::string& path) {
   safetensors_model* model = nullptr;
-  TRY(run, safetensors_model_open, path.c_str(), nullptr, run.out(model));
+  TRY_MODEL(run, safetensors_model_open, path.c_str(), nullptr, run.out(model));
   safetensors_model_info info = SAFETENSORS_MODEL_INFO_INIT;
   TRY(run, safetensors_model_get_info, model, &info);
   EXPECT_IN(run, info.tensor_count == 2 && info.file_count == 2);

@@ -129,7 +129,7 @@ void expect_bytes(Trial& run, const safetensors_array* array, std::size_t size);
 #define TRY_FAILS(run, code, function, ...) \
   (run).attempt(#function, SAFETENSORS_ERROR_##code, function, __VA_ARGS__, nullptr)
 #define TRY_ONCE(run, function, ...) (run).attempt_once(#function, function, __VA_ARGS__, nullptr)
-// A call that writes a folder instead of a file.
+// A call that opens or writes a folder instead of a file.
 #define TRY_MODEL(run, function, ...) \
   (run).attempt(#function " of a model", SAFETENSORS_OK, function, __VA_ARGS__, nullptr)
 #define TRY_MODEL_ONCE(run, function, ...) (run).attempt_once(#function " of a model", function, __VA_ARGS__, nullptr)

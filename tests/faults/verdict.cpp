@@ -65,11 +65,11 @@ const std::vector<Row>& rows() {
 }
 
 bool opens_checkpoint(std::string_view function) {
-  return function.starts_with("safetensors_model_open");
+  return function == "safetensors_model_open of a model" || function == "safetensors_model_open_paths";
 }
 
 bool writes_checkpoint(std::string_view function) {
-  return function.ends_with(" of a model");
+  return function.ends_with(" of a model") && !opens_checkpoint(function);
 }
 
 bool needs_folder(std::string_view function) {
@@ -98,8 +98,7 @@ bool spared(const Injected& what, std::string_view function) {
   if ((what.flags & O_DIRECT) != 0) return true;
   if ((what.flags & O_DIRECTORY) != 0 && what.error_number == EACCES && !needs_folder(function)) return true;
   // A checkpoint closes another of its files and tries again.
-  return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors") &&
-         what.path.find("/model/") != std::string::npos;
+  return opens_checkpoint(function) && what.error_number == EMFILE && what.path.ends_with(".safetensors");
 }
 
 }  // namespace
@@ -128,7 +127,9 @@ Verdict judge(const Fault& fault, std::string_view function) {
     verdict.tells_errno = false;
   }
   if (what.name == "stat") {
-    verdict.may_succeed = function != "safetensors_model_from_fd";
+    // The kind of a path decides whether it is a file. If the answer is lost, opening the file gives it.
+    const bool opened = what.path.empty() || function == "safetensors_model_from_fd";
+    verdict.may_succeed = !opened || (function != "safetensors_model_open" && function != "safetensors_model_from_fd");
     // The folder of a model is opened then, and the error is that of opening.
     if (writes_checkpoint(function)) verdict.tells_errno = false;
     // The kind of file at a path is asked twice. If the first answer is lost, opening gives the second. A pattern finds
