@@ -1,7 +1,7 @@
 /** @file
  * The C interface, for C99 and later. Only this interface has a stable binary form. docs/c.md has complete programs.
  *
- * All functions:
+ * All functions. A name that begins with `_` has the noun of the first name in its line:
  * - open a file or a model of several files: safetensors_model_open(), _open_paths(), _from_fd(), _from_memory(),
  * _from_source(); _free()
  * - see its files and metadata: safetensors_model_get_info(), _get_file(), _get_metadata(), _find_metadata()
