@@ -2,9 +2,9 @@
 // chooses: valid ones, and those that the contract refuses: NULL, numbers out of range, structs of the wrong size,
 // callbacks that fail or lie.
 //
-// After each call: the status is a code, the error says the same, results are set or are NULL and 0, and texts and
-// memory that the call gave can be read. A sanitizer sees accesses past the end, because all memory has the size that
-// the call is told. At the end, everything is freed in the order that the input chose.
+// After each call: the status is a code, the error says the same, handles and counts are set or are NULL and 0, and
+// texts and memory that the call gave can be read. A sanitizer sees accesses past the end, because all memory has the
+// size that the call is told. At the end, everything is freed in the order that the input chose.
 #include <safetensors/c.h>
 
 #include <algorithm>
@@ -248,7 +248,7 @@ safetensors_source* Session::source() {
     if (*count != 0) std::memcpy(to, bytes.data() + from, *count);
     return SAFETENSORS_OK;
   };
-  if (rare())  // fails with a code that is none, and a message that does not end
+  if (rare())  // fails with a number that is not a code, and a message that does not end
     made.read_at = [](void*, std::uint64_t, void*, std::size_t, std::size_t*, safetensors_error* error) {
       std::memset(error->message, 'e', sizeof error->message);
       return safetensors_status{54321};

@@ -162,7 +162,8 @@ void give_report(const safetensors::ReadReport& report, safetensors_read_report*
 Status execute(const safetensors_plan& plan, const ReadOptions& options, safetensors_array** arrays, std::size_t count,
                safetensors_read_report* report) {
   const std::size_t items = plan.plan.size();
-  if (arrays ? count != items : plan.needs_arrays || count != 0)
+  if (!arrays && count != 0) return invalid_argument("argument arrays is NULL");
+  if (arrays ? count != items : plan.needs_arrays)
     return make_error(Errc::buffer_size, "the plan has " + std::to_string(items) + " items, `arrays` has room for " +
                                              std::to_string(arrays ? count : 0));
   std::vector<std::unique_ptr<safetensors_array>> handles(arrays ? count : 0);

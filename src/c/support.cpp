@@ -103,9 +103,10 @@ Result<Dtype> dtype_of(safetensors_dtype number) {
   return invalid_argument("unknown dtype " + std::to_string(number));
 }
 
-Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length) {
+Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length,
+                         const char* argument) {
   if (Status status = require({{model, "model"}}); !status) return std::move(status).error();
-  auto text = text_of(name, name_length, "name");
+  auto text = text_of(name, name_length, argument);
   if (!text) return std::move(text).error();
   return model->tensor(*text);
 }

@@ -93,8 +93,9 @@ template <class T>
 [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t size, const char* name);
 [[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
 [[nodiscard]] Result<Slice> slice_of(const safetensors_dim* dims, std::size_t count);
-// The tensor with this name in a model that may be NULL.
-[[nodiscard]] Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length);
+// The tensor with this name in a model that may be NULL. argument: the parameter that has the name.
+[[nodiscard]] Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length,
+                                       const char* argument = "name");
 // Error unsupported, unless the reserved member is 0.
 [[nodiscard]] Status check_reserved(std::uint32_t reserved);
 // A member that is an enum with the values 0 to `last`.

@@ -268,9 +268,10 @@ safetensors_status safetensors_writer_copy(safetensors_writer* writer, const cha
                                            const safetensors_model* model, const char* from, size_t from_length,
                                            safetensors_error* error) {
   return guarded(error, [&]() -> Status {
+    if (Status status = require({{writer, "writer"}}); !status) return status;
     auto text = text_of(name, name_length, "name");
     if (!text) return std::move(text).error();
-    auto tensor = tensor_of(model, from, from_length);
+    auto tensor = tensor_of(model, from, from_length, "from");
     if (!tensor) return std::move(tensor).error();
     return with(writer, [&](auto& to) { return to.copy(*text, *tensor); });
   });
