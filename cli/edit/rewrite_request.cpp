@@ -28,7 +28,7 @@ namespace {
 
 // Copies the files beside a model. A model may come from a stranger, so a symlink in its folder must not make this
 // program copy another file of the user: see own_target(). A file is opened without following links, and copied only if
-// it is then a regular file. Manifests are not copied: they hold digests of the old files.
+// it is then a regular file.
 
 // Compares real paths, in which no part is a symlink. A snapshot of the cache is `snapshots/REVISION`, beside `blobs`.
 // A component of a pipeline is a folder below it, such as `snapshots/REVISION/unet`.
