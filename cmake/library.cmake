@@ -70,7 +70,7 @@ function(safetensors_library target)
   endif()
 endfunction()
 
-# safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write, compare or move files, and it
+# safetensors::reader opens, checks, slices, casts and reads, in C++ and C. It does not write or move files, and it
 # opens no driver. Its files compile once, for both libraries.
 add_library(safetensors_reader_objects OBJECT ${safetensors_reader_sources})
 safetensors_library(safetensors_reader_objects)

@@ -27,7 +27,7 @@ function(safetensors_list_sources root system)
   endforeach()
 
   set(reader ${sources})
-  list(FILTER reader EXCLUDE REGEX "^src/(check|io|write)/|^src/format/checkpoint/")
+  list(FILTER reader EXCLUDE REGEX "^src/(io|write)/|^src/format/checkpoint/")
   list(FILTER reader EXCLUDE REGEX "^src/c/write[.]cpp|/(cuda|dynamic)_library[.]cpp")
   list(APPEND reader src/io/source_reader.cpp src/format/checkpoint/model_names.cpp
        src/format/checkpoint/shard_index.cpp)

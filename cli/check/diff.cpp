@@ -1,4 +1,5 @@
-// The subcommand diff: compares two files or models. diff() of the library finds the differences of tensors.
+// The subcommand diff: compares two files or models, and shows the differences by tensor or by layer.
+#include "values/diff.h"
 #include "arguments.h"
 #include "command.h"
 #include "console.h"
@@ -8,8 +9,6 @@
 #include "rows.h"
 #include "selection.h"
 #include "text/text.h"
-
-#include <safetensors/diff.h>
 
 #include "format/header/merged_metadata.h"
 
@@ -22,12 +21,16 @@
 namespace safetensors::cli {
 namespace {
 
-// Sorts the tensors that differ, and sums them up by layer. A mean error of a layer weighs each tensor by its elements.
-
-struct DiffView {
-  std::string sort;                  // "name", "max-error", "relative", "differing", or empty: the order of A
-  std::optional<std::uint64_t> top;  // number of rows
-  bool values = true;                // whether values were compared
+struct DiffRequest {
+  std::vector<std::string> paths;
+  std::optional<std::string> map;  // --map
+  DiffOptions options = {};
+  std::string sort = {};  // "name", "max-error", "relative", "differing"; empty: the order of A
+  std::optional<std::uint64_t> top = std::nullopt;  // number of rows
+  bool by_layer = false;
+  bool exit_zero = false;
+  bool brief = false;
+  bool json = false;
 };
 
 // Whether the values of the tensors can be compared.
@@ -59,30 +62,46 @@ std::string_view name_of(const TensorDiff& found) {
   return (found.first ? found.first : found.second)->name();
 }
 
-std::string elements_text(const TensorDiff& found) {
-  return formatted("{} of {}", grouped(found.differing), grouped(found.first->numel()));
+// The number of elements that differ, as text. elements: all of them.
+std::string elements_text(const Differences& found, std::uint64_t elements) {
+  return formatted("{} of {}", grouped(found.differing), grouped(elements));
+}
+
+std::string error_text(double error, const Differences& found) {
+  return found.nan_differing > 0 ? "nan" : formatted("{:.4g}", error);
 }
 
 // A NaN on one side only is the largest error.
-double max_error_of(const TensorDiff& found) {
+double max_error_of(const Differences& found) {
   return found.nan_differing > 0 ? std::numeric_limits<double>::infinity() : found.max_error;
 }
 
-std::string error_text(double error, std::uint64_t nan_differing) {
-  return nan_differing > 0 ? "nan" : formatted("{:.4g}", error);
+// The relative change: the sum of all |a - b| divided by the sum of all |b|. Without a magnitude it is infinite, and
+// never NaN, which has no order.
+double relative_of(const Differences& found) {
+  if (found.nan_differing > 0) return std::numeric_limits<double>::infinity();
+  return found.mean_error == 0 || std::isinf(found.mean_error) ? found.mean_error
+                                                               : found.mean_error / found.mean_magnitude;
 }
 
-// The relative change. Without a magnitude it is infinite, and never NaN, which has no order.
-double relative_error(double error, double magnitude) {
-  return error == 0 || std::isinf(error) ? error : error / magnitude;
+// Sorts tensors or layers: the largest come first, and equal ones in natural order of their names.
+template <class List>
+void sort_differences(List& list, std::string_view sort) {
+  std::ranges::stable_sort(list, [](const auto& a, const auto& b) { return natural_less(name_of(a), name_of(b)); });
+  const auto by = [&](auto key) {
+    std::ranges::stable_sort(list, std::greater<>(), [&](const auto& one) { return key(one.values); });
+  };
+  if (sort == "max-error") by(max_error_of);
+  if (sort == "relative") by(relative_of);
+  if (sort == "differing") by([](const Differences& found) { return found.differing; });
 }
 
-std::size_t rows_of(std::size_t count, const DiffView& view) {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(count, view.top.value_or(count)));
+std::size_t rows_of(std::size_t count, const DiffRequest& request) {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(count, request.top.value_or(count)));
 }
 
-void print_rest(Console& console, std::size_t count, const DiffView& view, const char* noun) {
-  const std::size_t rows = rows_of(count, view);
+void print_rest(Console& console, std::size_t count, const DiffRequest& request, const char* noun) {
+  const std::size_t rows = rows_of(count, request);
   if (rows < count) console.out(formatted("... and {}\n", counted(count - rows, noun)));
 }
 
@@ -103,48 +122,39 @@ struct Layer {
   std::string_view name;
   std::uint64_t tensors = 0;
   std::uint64_t different = 0;  // tensors
-  std::uint64_t differing = 0;  // elements
   std::uint64_t elements = 0;   // of the tensors that differ
-  std::uint64_t nan_differing = 0;
-  double max_error = 0;
-  double error_sum = 0;
-  double magnitude_sum = 0;
+  Differences values = {};      // its means are sums: each tensor counts by its elements
 
   void add(const TensorDiff& found) {
     ++different;
     if (!compares_values(found)) return;
-    const std::uint64_t count = found.first->numel();
-    differing += found.differing;
-    elements += count;
-    nan_differing += found.nan_differing;
-    max_error = std::max(max_error, found.max_error);
-    error_sum += found.mean_error * static_cast<double>(count);
-    magnitude_sum += found.mean_magnitude * static_cast<double>(count);
+    Differences added = found.values;
+    added.mean_error *= static_cast<double>(found.first->numel());
+    added.mean_magnitude *= static_cast<double>(found.first->numel());
+    values.add(added);
+    elements += found.first->numel();
   }
 };
 
-// The layers with differences.
+std::string_view name_of(const Layer& layer) {
+  return layer.name;
+}
+
+// The layers with differences. A layer is the beginning of names up to the first number, such as "model.layers.10", or
+// else up to the last dot. all: the names of all compared tensors, each once.
 std::vector<Layer> layers_of(const std::vector<TensorDiff>& tensors, std::span<const std::string_view> all,
                              std::string_view sort) {
-  std::map<std::string_view, std::size_t> places;
-  std::vector<Layer> layers;
+  std::map<std::string_view, Layer> layers;
   const auto layer = [&](std::string_view name) -> Layer& {
-    const auto [place, added] = places.emplace(layer_of(name), layers.size());
-    if (added) layers.push_back({.name = place->first});
-    return layers[place->second];
+    return layers.emplace(layer_of(name), Layer{layer_of(name)}).first->second;
   };
   for (const std::string_view name : all) ++layer(name).tensors;
   for (const TensorDiff& found : tensors) layer(name_of(found)).add(found);
-  std::erase_if(layers, [](const Layer& one) { return one.different == 0; });
-  std::ranges::sort(layers, [](const Layer& a, const Layer& b) { return natural_less(a.name, b.name); });
-  if (sort == "max-error" || sort == "relative") {
-    std::ranges::stable_sort(layers, std::greater<>(), [&](const Layer& one) {
-      if (one.nan_differing > 0) return std::numeric_limits<double>::infinity();
-      return sort == "relative" ? relative_error(one.error_sum, one.magnitude_sum) : one.max_error;
-    });
-  }
-  if (sort == "differing") std::ranges::stable_sort(layers, std::greater<>(), &Layer::differing);
-  return layers;
+  std::vector<Layer> found;
+  for (const auto& [name, one] : layers)
+    if (one.different > 0) found.push_back(one);
+  sort_differences(found, sort);
+  return found;
 }
 
 // The index of an element by its place in C order.
@@ -157,47 +167,27 @@ std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
   return index;
 }
 
-// The relative change: the sum of all |a - b| divided by the sum of all |b|.
-double relative_of(const TensorDiff& found) {
-  return found.nan_differing > 0 ? std::numeric_limits<double>::infinity()
-                                 : relative_error(found.mean_error, found.mean_magnitude);
-}
-
-// Sorts the tensors that differ: the largest come first, and equal ones in natural order of their names.
-void sort_differences(std::vector<TensorDiff>& tensors, std::string_view sort) {
-  if (sort.empty()) return;
-  std::ranges::stable_sort(
-      tensors, [](const TensorDiff& a, const TensorDiff& b) { return natural_less(name_of(a), name_of(b)); });
-  if (sort == "max-error") std::ranges::stable_sort(tensors, std::greater<>(), max_error_of);
-  if (sort == "relative") std::ranges::stable_sort(tensors, std::greater<>(), relative_of);
-  if (sort == "differing") std::ranges::stable_sort(tensors, std::greater<>(), &TensorDiff::differing);
-}
-
-// Prints a row per layer with a tensor that differs. A layer is the beginning of names up to the first number, such as
-// "model.layers.10", or else up to the last dot. all: the names of all compared tensors, each once.
-void print_layers(Console& console, const std::vector<TensorDiff>& tensors, std::span<const std::string_view> all,
-                  const DiffView& view) {
-  Table table({{"LAYER", kLeft, Table::Narrow::name},
-               {"TENSORS", kRight},
-               {"ELEMENTS", kRight},
-               {"MAX ERROR", kRight},
-               {"RELATIVE", kRight},
-               {"MEAN ERROR", kRight, kHide}});
-  const std::vector<Layer> layers = layers_of(tensors, all, view.sort);
+void print_layers(Console& console, const std::vector<Layer>& layers, const DiffRequest& request) {
+  Rows rows(console, nullptr, "",
+            {{nullptr, "LAYER", kLeft, Table::Narrow::name},
+             {nullptr, "TENSORS", kRight},
+             {nullptr, "ELEMENTS", kRight},
+             {nullptr, "MAX ERROR", kRight},
+             {nullptr, "RELATIVE", kRight},
+             {nullptr, "MEAN ERROR", kRight, kHide}});
   if (layers.empty()) return;
-  for (const Layer& one : std::span(layers).first(rows_of(layers.size(), view))) {
-    std::vector<std::string> cells = {
-        printable(one.name), formatted("{} of {}", grouped(one.different), grouped(one.tensors)), "", "", "", ""};
-    if (view.values && one.elements > 0) {
-      cells[2] = formatted("{} of {}", grouped(one.differing), grouped(one.elements));
-      cells[3] = error_text(one.max_error, one.nan_differing);
-      cells[4] = error_text(relative_error(one.error_sum, one.magnitude_sum), one.nan_differing);
-      cells[5] = error_text(one.error_sum / static_cast<double>(one.elements), one.nan_differing);
+  for (const Layer& one : std::span(layers).first(rows_of(layers.size(), request))) {
+    std::string texts[] = {formatted("{} of {}", grouped(one.different), grouped(one.tensors)), "", "", "", ""};
+    if (request.options.values && one.elements > 0) {
+      texts[1] = elements_text(one.values, one.elements);
+      texts[2] = error_text(one.values.max_error, one.values);
+      texts[3] = error_text(relative_of(one.values), one.values);
+      texts[4] = error_text(one.values.mean_error / static_cast<double>(one.elements), one.values);
     }
-    table.row(std::move(cells));
+    rows.row({one.name, texts[0], texts[1], texts[2], texts[3], texts[4]});
   }
-  table.print(console);
-  print_rest(console, layers.size(), view, "more layer");
+  rows.finish();
+  print_rest(console, layers.size(), request, "more layer");
 }
 
 constexpr const char kDiffDescription[] =
@@ -250,19 +240,6 @@ constexpr const char* kDiffExamples[] = {
     "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
     "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
     "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
-};
-
-struct DiffRequest {
-  std::vector<std::string> paths;
-  std::optional<std::string> map;  // --map
-  Selection selection;
-  DiffOptions options = {};
-  NameMap names = {};  // the lines of --map
-  DiffView view = {};
-  bool by_layer = false;
-  bool exit_zero = false;
-  bool brief = false;
-  bool json = false;
 };
 
 // A key of the metadata with different values. nullopt: the key is not there.
@@ -353,7 +330,8 @@ std::string side_json(const std::optional<Tensor>& tensor) {
 }
 
 // Shows a row per tensor that differs. tensors: sorted.
-void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors, const DiffView& view) {
+void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors,
+                      const DiffRequest& request) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
   if (json == nullptr && tensors.empty()) return;
   Rows rows(console, json, "tensors",
@@ -367,7 +345,7 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
              {"relative_error", "RELATIVE", kRight},
              {"mean_error", "MEAN ERROR", kRight, kHide},
              {"first_differing", "FIRST", kLeft, kHide}});
-  for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), view))) {
+  for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), request))) {
     std::vector<Cell> cells(10);
     cells[0] = name_of(found);
     cells[1] = kKinds[static_cast<std::size_t>(found.kind)];
@@ -378,34 +356,35 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
       cells[3] = Cell::raw(side_json(found.second));
     }
     std::vector<std::uint64_t> index;
-    if (compares_values(found) && view.values) {
+    if (compares_values(found) && request.options.values) {
+      const Differences& values = found.values;
       const auto error = [&](double value) {
         if (json != nullptr) return Cell(value);
-        return Cell(value).shown(found.differing > 0 ? error_text(value, found.nan_differing) : "");
+        return Cell(value).shown(values.differing > 0 ? error_text(value, values) : "");
       };
-      cells[4] = Cell(found.differing).shown(elements_text(found));
-      cells[5] = found.nan_differing;
-      cells[6] = error(found.max_error);
-      cells[7] = error(relative_of(found));
-      cells[8] = error(found.mean_error);
-      if (found.differing > 0) index = index_of(found.first_differing, found.first->shape());
-      if (found.differing > 0) cells[9] = ShapeView(index);
+      cells[4] = Cell(values.differing).shown(elements_text(values, found.first->numel()));
+      cells[5] = values.nan_differing;
+      cells[6] = error(values.max_error);
+      cells[7] = error(relative_of(values));
+      cells[8] = error(values.mean_error);
+      if (values.differing > 0) index = index_of(values.first_differing, found.first->shape());
+      if (values.differing > 0) cells[9] = ShapeView(index);
     }
     rows.row(cells);
   }
   rows.finish();
-  if (json == nullptr) print_rest(console, tensors.size(), view, "more tensor");
+  if (json == nullptr) print_rest(console, tensors.size(), request, "more tensor");
 }
 
 void print_json(Console& console, Json& json, const DiffResult& result, const MetadataDiffs& metadata,
-                const DiffView& view) {
-  json.field("differ", !result.equal() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
+                const DiffRequest& request) {
+  json.field("differ", !result.tensors.empty() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
   json.line().key("metadata").open('[');
   metadata.each([&](const MetadataDiff& found) {
     json.line().open('{').field("key", found.key).field("first", found.first).field("second", found.second).close('}');
   });
   json.close(']');
-  show_differences(console, &json.line(), result.tensors, view);
+  show_differences(console, &json.line(), result.tensors, request);
 }
 
 Exit fail(const DiffRequest& request, const std::string& path, const Error& error, Console& console) {
@@ -419,15 +398,15 @@ Exit fail(const DiffRequest& request, const std::string& path, const Error& erro
 }
 
 void print_table(Console& console, const DiffRequest& request, const DiffResult& result, const Input& first) {
-  if (!request.by_layer) return show_differences(console, nullptr, result.tensors, request.view);
+  if (!request.by_layer) return show_differences(console, nullptr, result.tensors, request);
   std::vector<std::string_view> names;
   for (const Tensor& tensor : first.set()) {
-    if (request.selection.selects(tensor.info())) names.push_back(tensor.name());
+    if (request.options.selection.selects(tensor.info())) names.push_back(tensor.name());
   }
   for (const TensorDiff& found : result.tensors) {
     if (!found.first) names.push_back(found.second->name());
   }
-  print_layers(console, result.tensors, names, request.view);
+  print_layers(console, layers_of(result.tensors, names, request.sort), request);
 }
 
 Exit compare(DiffRequest& request, Console& console) {
@@ -439,39 +418,32 @@ Exit compare(DiffRequest& request, Console& console) {
   const Result<Input> second = Input::open(request.paths[1], console, {}, data);
   if (!second) return fail(request, request.paths[1], second.error(), console);
   if (request.map) {
-    Status status = read_name_map(*request.map, request.names);
-    if (status) status = check_name_map(*first, request.paths[0], *request.map, request.names);
+    Status status = read_name_map(*request.map, request.options.names);
+    if (status) status = check_name_map(*first, request.paths[0], *request.map, request.options.names);
     if (!status) return fail(request, *request.map, status.error(), console);
-    request.options.rename = [&](std::string_view name) {
-      const auto found = request.names.find(name);
-      return found == request.names.end() ? std::string(name) : found->second;
-    };
-  }
-  if (!request.selection.empty()) {
-    request.options.select = [&](const Tensor& tensor) { return request.selection.selects(tensor.info()); };
   }
   const Interrupt interrupt;
-  request.options.progress = shown_progress(console);
-  Result<DiffResult> result = diff(first->set(), second->set(), request.options);
+  Result<DiffResult> result = diff(first->set(), second->set(), request.options, console);
   if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
   if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);
   const MetadataDiffs metadata(*first, *second);
-  sort_differences(result->tensors, request.view.sort);
+  if (!request.sort.empty()) sort_differences(result->tensors, request.sort);
   if (request.json) {
     Json json(console, "diff");
     json.field("first", request.paths[0]).field("second", request.paths[1]);
-    print_json(console, json, *result, metadata, request.view);
+    print_json(console, json, *result, metadata, request);
     json.finish();
   } else {
     if (!request.brief) print_table(console, request, *result, *first);
     if (!request.brief) print_metadata(console, metadata);
     print_summary(console, *result, metadata);
   }
-  if (!request.selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
+  const Selection& selection = request.options.selection;
+  if (!selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
     std::vector<const TensorInfo*> all = infos(*first);
     for (const Listed& listed : second->tensors()) all.push_back(listed.info);
-    console.message(request.selection.nothing(std::move(all), " in A or B"));
+    console.message(selection.nothing(std::move(all), " in A or B"));
     return Exit::negative;
   }
   const bool same = result->tensors.empty() && metadata.count() == 0;
@@ -488,14 +460,17 @@ double tolerance(const Arguments& given, std::string_view name, std::string_view
 
 Exit run_diff(const Arguments& given, Console& console) {
   if (given.positionals.size() != 2) throw UsageError("takes two paths, A and B");
-  DiffRequest request{.paths = given.positionals, .map = given.value("map"), .selection = Selection(given)};
-  request.by_layer = given.has("by-layer");
-  request.exit_zero = given.has("exit-zero");
-  request.brief = given.has("brief");
-  request.json = given.json();
-  request.view = {given.value("sort").value_or(""), given.number("top"), !given.has("no-values")};
-  request.options.values = request.view.values;
-  if (!request.view.values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
+  DiffRequest request{.paths = given.positionals,
+                      .map = given.value("map"),
+                      .sort = given.value("sort").value_or(""),
+                      .top = given.number("top"),
+                      .by_layer = given.has("by-layer"),
+                      .exit_zero = given.has("exit-zero"),
+                      .brief = given.has("brief"),
+                      .json = given.json()};
+  request.options.selection = Selection(given);
+  request.options.values = !given.has("no-values");
+  if (!request.options.values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
     throw UsageError("--no-values does not go with a tolerance");
   request.options.rtol = tolerance(given, "rtol", "1e-3");
   request.options.atol = tolerance(given, "atol", "1e-6");

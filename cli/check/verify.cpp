@@ -12,11 +12,11 @@
 #include "numbered_files.h"
 #include "sha256.h"
 #include "text/text.h"
+#include "values/stats.h"
 #include "verify_cache.h"
 
 #include <safetensors/checkpoint_index.h>
 #include <safetensors/clean.h>
-#include <safetensors/stats.h>
 
 #include "base/checked.h"
 #include "file/checkpoint_paths.h"
@@ -289,18 +289,17 @@ void print_verdict(Console& console, const std::string& path, const Result<File>
 
 // "2 NaN, 1 infinity", without the kinds that are allowed.
 std::string values_text(const TensorStats& found, const VerifyOptions& options) {
-  const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
   std::string text;
   if (options.no_nan && found.nan > 0) text = grouped(found.nan) + " NaN";
-  if (options.no_inf && infinities > 0)
-    text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(infinities));
+  if (options.no_inf && found.infinities() > 0)
+    text += formatted("{}{} infinite", text.empty() ? "" : ", ", grouped(found.infinities()));
   return text;
 }
 
 void print_values_json(Json& json, const std::vector<TensorStats>& bad) {
   json.field("values_valid", bad.empty()).key("bad_values").open('[');
   for (const TensorStats& found : bad) {
-    json.line().open('{').field("name", found.tensor.name()).field("count", found.count).field("nan", found.nan);
+    json.line().open('{').field("name", found.tensor.name()).field("count", found.count()).field("nan", found.nan);
     json.field("positive_infinity", found.positive_infinity);
     json.field("negative_infinity", found.negative_infinity).close('}');
   }
@@ -315,10 +314,8 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
     return input_error(path, error, console);
   };
   const Interrupt interrupt;
-  StatsOptions how;
-  how.select = [](const Tensor& tensor) { return tensor.dtype() != Dtype::UNKNOWN; };  // has no numbers
-  how.progress = shown_progress(console);
-  Result<std::vector<TensorStats>> found = stats(file.tensors(), how);
+  const auto select = [](const TensorInfo& tensor) { return tensor.dtype != Dtype::UNKNOWN; };  // has no numbers
+  Result<std::vector<TensorStats>> found = stats(file.tensors(), false, console, select);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return fail(found.error());
   std::erase_if(*found, [&](const TensorStats& one) { return values_text(one, options).empty(); });
@@ -326,7 +323,7 @@ Exit verify_values(const std::string& path, const File& file, const VerifyOption
   for (const TensorStats& one : *found) {
     if (json != nullptr) break;
     console.out(formatted("{}: {}: `{}` has {} of {}\n", printable(shown_path(path)), console.red("bad values"),
-                          printable(one.tensor.name()), values_text(one, options), counted(one.count, "number")));
+                          printable(one.tensor.name()), values_text(one, options), counted(one.count(), "number")));
   }
   return found->empty() ? Exit::good : Exit::negative;
 }

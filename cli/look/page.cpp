@@ -10,8 +10,7 @@
 #include "new_file.h"
 #include "selection.h"
 #include "text/text.h"
-
-#include <safetensors/stats.h>
+#include "values/stats.h"
 
 #include <algorithm>
 #include <cmath>
@@ -129,18 +128,18 @@ void write_page_metadata(PageWriter& page, const Input& input) {
 
 void write_page_stats(PageWriter& page, const TensorStats& found) {
   page.text(",[");
-  for (const double value : {found.min, found.max, found.mean, found.standard_deviation}) {
-    if (found.finite() == 0) {
+  for (const double value : {found.min, found.max, found.mean(), found.deviation()}) {
+    if (found.finite == 0) {
       page.text("null");
     } else {
       page.number(value);
     }
     page.text(",");
   }
-  page.text(formatted("{},{},{},[", found.zeros, found.nan, found.positive_infinity + found.negative_infinity));
-  for (const StatsBin& bin : found.histogram) {
-    page.text(formatted("{}[{},{},{}]", &bin == &found.histogram.front() ? "" : ",", bin.exponent, bin.negative,
-                        bin.positive));
+  page.text(formatted("{},{},{},[", found.zeros, found.nan, found.infinities()));
+  const char* comma = "";
+  for (const auto& [exponent, bin] : found.histogram) {
+    page.text(formatted("{}[{},{},{}]", std::exchange(comma, ","), exponent, bin.negative, bin.positive));
   }
   page.text("]]");
 }
@@ -249,14 +248,6 @@ Exit output_fail(const PageRequest& request, Error error, Console& console) {
   return page_fail(request, error, console);
 }
 
-// Reads statistics of the chosen tensors.
-Result<std::vector<TensorStats>> page_stats(const Input& input, const Selection& selection, Console& console) {
-  StatsOptions options{.histogram = true};
-  options.select = [&](const Tensor& tensor) { return selection.selects(tensor.info()); };
-  options.progress = shown_progress(console);
-  return stats(input.set(), options);
-}
-
 // Collects what the page shows.
 Result<PageContent> page_content(const PageRequest& request, const Input& input, Console& console) {
   PageContent content;
@@ -266,7 +257,8 @@ Result<PageContent> page_content(const PageRequest& request, const Input& input,
   content.tensors = input.tensors();
   std::erase_if(content.tensors, [&](const Listed& one) { return !request.selection.selects(*one.info); });
   if (!request.stats) return content;
-  Result<std::vector<TensorStats>> found = page_stats(input, request.selection, console);
+  const auto select = [&](const TensorInfo& tensor) { return request.selection.selects(tensor); };
+  Result<std::vector<TensorStats>> found = stats(input.set(), true, console, select);
   if (!found) return found.error();
   content.stats = *std::move(found);
   return content;

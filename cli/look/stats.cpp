@@ -1,4 +1,5 @@
-// The subcommand stats: statistics of the values of tensors. stats() of the library computes them.
+// The subcommand stats: shows statistics of the values of tensors.
+#include "values/stats.h"
 #include "arguments.h"
 #include "command.h"
 #include "folders.h"
@@ -8,8 +9,6 @@
 #include "rows.h"
 #include "selection.h"
 #include "text/text.h"
-
-#include <safetensors/stats.h>
 
 #include <algorithm>
 #include <cmath>
@@ -72,16 +71,12 @@ struct StatsRequest {
   bool json = false;
 };
 
-std::uint64_t not_finite(const TensorStats& found) {
-  return found.count - found.finite();
-}
-
 // The key of an order in which the largest comes first. Null for name and offset.
 std::function<double(const TensorStats&)> sort_key(std::string_view sort) {
   if (sort == "absmax") return [](const TensorStats& found) { return found.abs_max(); };
-  if (sort == "std") return [](const TensorStats& found) { return found.standard_deviation; };
+  if (sort == "std") return [](const TensorStats& found) { return found.deviation(); };
   if (sort == "zeros") return [](const TensorStats& found) { return static_cast<double>(found.zeros); };
-  if (sort == "nan") return [](const TensorStats& found) { return static_cast<double>(not_finite(found)); };
+  if (sort == "nan") return [](const TensorStats& found) { return static_cast<double>(found.count() - found.finite); };
   return nullptr;
 }
 
@@ -99,18 +94,19 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   using Narrow = Table::Narrow;
   if (found.histogram.empty()) return;
   std::uint64_t most = 0;
-  for (const StatsBin& bin : found.histogram) most = std::max(most, bin.negative + bin.positive);
+  for (const auto& [exponent, bin] : found.histogram) most = std::max(most, bin.negative + bin.positive);
   Table table({{"|X| FROM", Align::right},
                {"NEGATIVE", Align::right, Narrow::hide},
                {"POSITIVE", Align::right, Narrow::hide},
                {"SHARE", Align::right},
                {""}},
               "  ");
-  for (auto bin = found.histogram.rbegin(); bin != found.histogram.rend(); ++bin) {
-    const std::uint64_t count = bin->negative + bin->positive;
+  for (auto line = found.histogram.rbegin(); line != found.histogram.rend(); ++line) {
+    const auto& [exponent, bin] = *line;
+    const std::uint64_t count = bin.negative + bin.positive;
     const double part = static_cast<double>(count) / static_cast<double>(most);
-    table.row({formatted("2^{}", bin->exponent), grouped(bin->negative), grouped(bin->positive),
-               share_text(count, found.count),
+    table.row({formatted("2^{}", exponent), grouped(bin.negative), grouped(bin.positive),
+               share_text(count, found.count()),
                std::string(static_cast<std::size_t>(std::ceil(part * static_cast<double>(kBar))), '#')});
   }
   console.out(formatted("\n{}\n", printable(found.tensor.name())));
@@ -124,9 +120,9 @@ double to_right_digits(double value) {
 
 std::string histogram_json(const TensorStats& found) {
   std::string text;
-  for (const StatsBin& bin : found.histogram)
-    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "[" : ", ",
-                      bin.exponent, bin.negative, bin.positive);
+  for (const auto& [exponent, bin] : found.histogram)
+    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "[" : ", ", exponent,
+                      bin.negative, bin.positive);
   return text.empty() ? "[]" : text + "]";
 }
 
@@ -155,16 +151,15 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   std::uint64_t infinite = 0;
   const std::size_t count = std::min<std::uint64_t>(list.size(), request.top.value_or(list.size()));
   for (const TensorStats& found : list) {
-    const std::uint64_t infinities = found.positive_infinity + found.negative_infinity;
-    const auto known = [&](double value) { return found.finite() == 0 ? Cell(std::nullopt) : Cell(value); };
-    numbers += found.count;
+    const auto known = [&](double value) { return found.finite == 0 ? Cell(std::nullopt) : Cell(value); };
+    numbers += found.count();
     nan += found.nan;
-    infinite += infinities;
+    infinite += found.infinities();
     if (&found >= list.data() + count) continue;
-    const double deviation = json != nullptr ? to_right_digits(found.standard_deviation) : found.standard_deviation;
-    rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count, known(found.min),
-              known(found.max), known(found.mean), known(deviation), known(found.abs_max()), found.zeros, found.nan,
-              infinities, found.positive_infinity, found.negative_infinity,
+    const double deviation = json != nullptr ? to_right_digits(found.deviation()) : found.deviation();
+    rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count(),
+              known(found.min), known(found.max), known(found.mean()), known(deviation), known(found.abs_max()),
+              found.zeros, found.nan, found.infinities(), found.positive_infinity, found.negative_infinity,
               request.histogram ? Cell::raw(histogram_json(found)) : Cell()});
   }
   rows.finish();
@@ -182,11 +177,9 @@ Exit stats_of_path(const std::string& path, const StatsRequest& request, Console
   };
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) return fail(input.error());
-  StatsOptions options{.histogram = request.histogram};
-  options.select = [&](const Tensor& tensor) { return request.names.selects(tensor.info()); };
+  const auto select = [&](const TensorInfo& tensor) { return request.names.selects(tensor); };
   const Interrupt interrupt;
-  options.progress = shown_progress(console);
-  Result<std::vector<TensorStats>> found = stats(input->set(), options);
+  Result<std::vector<TensorStats>> found = stats(input->set(), request.histogram, console, select);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return fail(found.error());
   sort_stats(*found, request.sort);

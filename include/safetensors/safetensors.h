@@ -74,7 +74,6 @@
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>
-#include <safetensors/diff.h>
 #include <safetensors/dtype.h>
 #include <safetensors/edit.h>
 #include <safetensors/element.h>
@@ -90,7 +89,6 @@
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
 #include <safetensors/span.h>
-#include <safetensors/stats.h>
 #include <safetensors/time_span.h>
 #include <safetensors/typed_view.h>
 #include <safetensors/writer.h>

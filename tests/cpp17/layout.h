@@ -21,9 +21,8 @@ static constexpr auto kSizes =
              TensorReadOptions, Checkpoint, Destination, AddOptions, ReadOptions,
              char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem, PackedTensor, Packed,
              TensorData, NamedTensor, WriteOptions, LayoutOptions, FileContents, Writer, CheckpointTensor,
-             CheckpointLayoutOptions, CheckpointWriteOptions, CheckpointIndex, IndexCheck, DiffOptions, TensorDiff,
-             StatsOptions, TensorStats, RewriteTensor, RewriteOptions, CleanOptions, Temporary, EditOptions,
-             MetadataEdit>();
+             CheckpointLayoutOptions, CheckpointWriteOptions, CheckpointIndex, IndexCheck, RewriteTensor,
+             RewriteOptions, CleanOptions, Temporary, EditOptions, MetadataEdit>();
 
 // Returns kSizes of layout.cpp.
 Span<const std::size_t> sizes_in_cpp20();

@@ -12,14 +12,13 @@ class Nothing final : public safetensors::Source {
 
 // Copies elements of a type of the library. At -O0, GCC exports functions of the standard library over this type. With
 // -fvisibility-inlines-hidden, it does not.
-static bool compares() {
-  const auto result = safetensors::diff({}, {});
-  if (!result) return false;
-  const std::vector<safetensors::TensorDiff> copied = result->tensors;
-  return copied.empty();
+static bool copies() {
+  const std::vector<safetensors::Temporary> elements(1);
+  const std::vector<safetensors::Temporary> copied = elements;
+  return copied.size() == 1;
 }
 
 extern "C" __attribute__((visibility("default"))) Copy describe_copy() {
-  if (safetensors::File::from_source(std::make_shared<Nothing>()) || !compares()) return {};
+  if (safetensors::File::from_source(std::make_shared<Nothing>()) || !copies()) return {};
   return this_copy();
 }

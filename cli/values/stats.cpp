@@ -1,0 +1,313 @@
+// Computes statistics in double, in two passes: the first finds the range and the sum of the numbers, the second adds
+// up their squared distances from the mean. The passes are over blocks of numbers, so each tensor is read once. Blocks
+// become chunks, and chunks become tensors, in the same two passes: see combined(). Sums keep their rounding errors in
+// a second double.
+#include "values/stats.h"
+
+#include "values/numbers.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <utility>
+
+namespace safetensors::cli {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t kBlock = 2048;  // numbers, which stay in the L1 cache
+
+// The exact sum, by Knuth's algorithm. T: double, or several.
+template <class T>
+[[gnu::always_inline]] inline void two_sum(const T& a, const T& b, T& sum, T& error) noexcept {
+  const T total = a + b;
+  const T rest = total - a;
+  error = (a - (total - rest)) + (b - rest);
+  sum = total;
+}
+
+Wide wide_sum(double a, double b) noexcept {
+  Wide sum;
+  two_sum(a, b, sum.high, sum.low);
+  return sum;
+}
+
+Wide operator+(const Wide& a, const Wide& b) noexcept {
+  const Wide high = wide_sum(a.high, b.high);
+  const Wide low = wide_sum(a.low, b.low);
+  const Wide sum = wide_sum(high.high, high.low + low.high);
+  return wide_sum(sum.high, sum.low + low.low);
+}
+
+Wide operator/(const Wide& a, double b) noexcept {
+  const double quotient = a.high / b;
+  return wide_sum(quotient, (std::fma(-quotient, b, a.high) + a.low) / b);
+}
+
+Wide scaled(const Wide& number, int exponent) noexcept {
+  return {std::ldexp(number.high, exponent), std::ldexp(number.low, exponent)};
+}
+
+// Sums up parts.
+Summary combined(std::span<const Summary> parts) noexcept {
+  Summary all;
+  for (const Summary& part : parts) {
+    all.finite += part.finite;
+    all.nan += part.nan;
+    all.positive_infinity += part.positive_infinity;
+    all.negative_infinity += part.negative_infinity;
+    all.zeros += part.zeros;
+    all.min = std::min(all.min, part.min);
+    all.max = std::max(all.max, part.max);
+    all.exponent = std::max(all.exponent, part.exponent);
+  }
+  for (const Summary& part : parts) all.sum = all.sum + scaled(part.sum, part.exponent - all.exponent);
+  const Wide mean = all.sum / static_cast<double>(std::max<std::uint64_t>(all.finite, 1));
+  Wide squares;
+  for (const Summary& part : parts) {
+    if (part.finite == 0) continue;
+    const auto count = static_cast<double>(part.finite);
+    const int shift = part.exponent - all.exponent;
+    const double apart = (scaled(part.sum / count, shift) + Wide{-mean.high, -mean.low}).high;
+    squares = squares + Wide{std::ldexp(part.squares, 2 * shift) + count * apart * apart, 0};
+  }
+  all.squares = squares.high;
+  return all;
+}
+
+// The loops over a block. Vector: several doubles, for which compilers make one instruction of each operation. The last
+// numbers go one by one through the same loop, with Vector = double. merge() adds one of the doubles of a vector.
+
+using Two = double __attribute__((vector_size(16)));
+using Four = double __attribute__((vector_size(32)));
+
+template <class Vector>
+struct First {
+  [[gnu::always_inline]] void add(const Vector& x, const Vector& /*mean*/) noexcept {
+    min = x < min ? x : min;
+    max = x > max ? x : max;
+    zeros += x == 0.0 ? Vector{} + 1.0 : Vector{};
+    Vector error;
+    two_sum(sum, x, sum, error);
+    errors += error;
+  }
+  template <class Other>
+  [[gnu::always_inline]] void merge(const Other& other, std::size_t i) noexcept {
+    min = std::min(min, other.min[i]);
+    max = std::max(max, other.max[i]);
+    zeros += other.zeros[i];
+    double error = 0;
+    two_sum(sum, other.sum[i], sum, error);
+    errors += error + other.errors[i];
+  }
+
+  Vector min = Vector{} + kInfinity;
+  Vector max = Vector{} - kInfinity;
+  Vector zeros = {};
+  Vector sum = {};
+  Vector errors = {};  // of the additions to the sum
+};
+
+template <class Vector>
+struct Second {
+  [[gnu::always_inline]] void add(const Vector& x, const Vector& mean) noexcept {
+    const Vector distance = x - mean;
+    sum += distance * distance;
+  }
+  template <class Other>
+  [[gnu::always_inline]] void merge(const Other& other, std::size_t i) noexcept {
+    sum += other.sum[i];
+  }
+
+  Vector sum = {};
+};
+
+// Runs a loop. Eight independent sums, so that additions need not wait for each other, and so that the result is the
+// same for vectors of each size.
+template <template <class> class Loop, class Vector>
+[[gnu::always_inline]] inline Loop<double> over(std::span<const double> numbers, double mean = 0) noexcept {
+  constexpr std::size_t kSums = 8;
+  constexpr std::size_t kWidth = sizeof(Vector) / sizeof(double);
+  const Vector means = Vector{} + mean;
+  Loop<Vector> loops[kSums / kWidth];
+  std::size_t i = 0;
+  for (; numbers.size() - i >= kSums; i += kSums) {
+    for (std::size_t k = 0; k < kSums / kWidth; ++k) {
+      Vector x;
+      std::memcpy(&x, &numbers[i + k * kWidth], sizeof x);
+      loops[k].add(x, means);
+    }
+  }
+  Loop<double> all;
+  for (; i < numbers.size(); ++i) all.add(numbers[i], mean);
+  for (const Loop<Vector>& loop : loops) {
+    for (std::size_t lane = 0; lane < kWidth; ++lane) all.merge(loop, lane);
+  }
+  return all;
+}
+
+// Counts and removes numbers that are not finite.
+std::span<double> without_specials(std::span<double> numbers, Summary& found) noexcept {
+  const auto end = std::remove_if(numbers.begin(), numbers.end(), [&](double number) {
+    found.nan += std::isnan(number) ? 1 : 0;
+    found.positive_infinity += number == kInfinity ? 1 : 0;
+    found.negative_infinity += number == -kInfinity ? 1 : 0;
+    return !std::isfinite(number);
+  });
+  return numbers.first(static_cast<std::size_t>(end - numbers.begin()));
+}
+
+// The numbers of a chunk by sign and by power of two, in steps of it from the smallest subnormal number on.
+class Exponents {
+ public:
+  void add(std::span<const double> numbers) noexcept {
+    for (const double number : numbers) {
+      const bool small = std::abs(number) < std::numeric_limits<double>::min();
+      const auto bits = std::bit_cast<std::uint64_t>(small ? number * 0x1p64 : number);
+      ++counts_[(bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64)];
+    }
+  }
+  void move_to(std::map<int, StatsBin>& bins) {
+    for (std::size_t field = 1; field < kFields; ++field) {  // 0: zeros
+      std::uint64_t& positive = counts_[field];
+      std::uint64_t& negative = counts_[field + kFields];
+      if (positive + negative == 0) continue;
+      StatsBin& bin = bins[static_cast<int>(field) - 64 - 1023];
+      bin.positive += std::exchange(positive, 0);
+      bin.negative += std::exchange(negative, 0);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kFields = 2048 + 64;
+  std::vector<std::uint64_t> counts_ = std::vector<std::uint64_t>(2 * kFields);
+};
+
+// Sums up a block, whose numbers it may change. exponents: may be null.
+template <class Vector>
+[[gnu::always_inline]] inline Summary summarize(std::span<double> numbers, Exponents* exponents) noexcept {
+  Summary found;
+  First<double> first = over<First, Vector>(numbers);
+  if (!std::isfinite(first.sum)) {  // a NaN, an infinity, or large numbers
+    numbers = without_specials(numbers, found);
+    first = over<First, Vector>(numbers);
+  }
+  if (exponents != nullptr) exponents->add(numbers);
+  found.finite = numbers.size();
+  found.zeros = static_cast<std::uint64_t>(first.zeros);
+  found.min = first.min + 0.0;  // not -0.0
+  found.max = first.max + 0.0;
+  if (found.zeros == found.finite) return found;
+  found.exponent = std::ilogb(found.abs_max());
+  if (std::abs(found.exponent) < 300) {
+    found.exponent = 0;
+  } else {
+    for (double& number : numbers) number = std::ldexp(number, -found.exponent);
+    first = over<First, Vector>(numbers);
+  }
+  found.sum = wide_sum(first.sum, first.errors);
+  const auto count = static_cast<double>(found.finite);
+  const Wide mean = found.sum / count;
+  // The mean is not mean.high alone.
+  found.squares = std::max(0.0, over<Second, Vector>(numbers, mean.high).sum - count * mean.low * mean.low);
+  return found;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// The same results, computed faster.
+[[gnu::target("avx2")]] Summary summarize_avx2(std::span<double> numbers, Exponents* exponents) {
+  return summarize<Four>(numbers, exponents);
+}
+#endif
+
+Summary summary_of(std::span<double> numbers, Exponents* exponents) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  if (has_avx2) return summarize_avx2(numbers, exponents);
+#endif
+  return summarize<Two>(numbers, exponents);
+}
+
+// Computes the statistics of several tensors.
+class Statistics {
+ public:
+  explicit Statistics(bool histogram) : histogram_(histogram) {}
+
+  void add(const Tensor& tensor) {
+    add_chunks(chunks_, found_.size(), tensor.numel(), bits(tensor.dtype()));
+    found_.emplace_back(tensor);
+  }
+  Result<std::vector<TensorStats>> run(Console& console) {
+    summaries_.resize(chunks_.size());
+    const auto work = [this](std::size_t index) { return summarize_chunk(index); };
+    if (Status status = for_each_chunk(chunks_, console, work); !status) return std::move(status).error();
+    for (std::size_t begin = 0, end = 0; begin < chunks_.size(); begin = end) {
+      while (end < chunks_.size() && chunks_[end].item == chunks_[begin].item) ++end;
+      static_cast<Summary&>(found_[chunks_[begin].item]) = combined(std::span(summaries_).subspan(begin, end - begin));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // What a thread needs for a chunk, and keeps for the next one.
+  struct Memory {
+    std::vector<std::byte> bytes;
+    std::vector<double> numbers;
+    std::vector<Summary> blocks;
+    Exponents exponents;
+  };
+
+  Status summarize_chunk(std::size_t index) {
+    static thread_local Memory memory;
+    const Chunk& chunk = chunks_[index];
+    TensorStats& found = found_[chunk.item];
+    const Dtype dtype = found.tensor.dtype();
+    if (Status status = read_chunk(found.tensor, chunk, memory.bytes); !status) return status;
+    const std::size_t components = components_of(dtype);
+    memory.blocks.clear();
+    for (std::size_t at = 0; at < chunk.count; at += kBlock / components) {
+      const std::size_t count = std::min(kBlock / components, chunk.count - at);
+      memory.numbers.resize(count * components);
+      to_double(dtype, std::span(memory.bytes).subspan(at * bits(dtype) / 8), memory.numbers);
+      memory.blocks.push_back(summary_of(memory.numbers, histogram_ ? &memory.exponents : nullptr));
+    }
+    summaries_[index] = combined(memory.blocks);
+    if (!histogram_) return {};
+    const std::lock_guard lock(mutex_);
+    memory.exponents.move_to(found.histogram);
+    return {};
+  }
+
+  const bool histogram_;
+  std::vector<TensorStats> found_;
+  std::vector<Chunk> chunks_;
+  std::vector<Summary> summaries_;  // of the chunks
+  std::mutex mutex_;                // guards the histograms
+};
+
+}  // namespace
+
+double Summary::mean() const noexcept {
+  if (finite == 0) return 0;
+  return std::clamp(std::ldexp((sum / static_cast<double>(finite)).high, exponent), min, max);
+}
+
+double Summary::deviation() const noexcept {
+  if (finite == 0) return 0;
+  const double found = std::ldexp(std::sqrt(squares / static_cast<double>(finite)), exponent);
+  return std::isfinite(found) ? found : max / 2 - min / 2;  // rounding made it larger than the largest double
+}
+
+Result<std::vector<TensorStats>> stats(Tensors tensors, bool histogram, Console& console,
+                                       const std::function<bool(const TensorInfo&)>& select) {
+  Statistics statistics(histogram);
+  for (const Tensor& tensor : tensors) {
+    if (select(tensor.info())) statistics.add(tensor);
+  }
+  return statistics.run(console);
+}
+
+}  // namespace safetensors::cli
