@@ -14,14 +14,10 @@ import pytest
 
 def command(*arguments: object) -> str:
     """Run the command of this environment. Return its output. It must succeed."""
-    found = shutil.which("safetensors", path=str(Path(sys.executable).parent)) or shutil.which(
-        "safetensors"
-    )
+    found = shutil.which("safetensors", path=str(Path(sys.executable).parent)) or shutil.which("safetensors")
     if found is None:
         pytest.skip("there is no command safetensors")
-    done = subprocess.run(
-        [found, *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, timeout=120)
     if "no command" in done.stderr:
         pytest.skip("the wheel holds no command")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,11 @@ import importlib.util
 import os
 import re
 import struct
+import subprocess
 import sys
+import threading
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,20 @@ def make(tmp_path: Path) -> Any:
     return write
 
 
+def elsewhere(tensor: Any) -> Any:
+    """A torch tensor that plays one of another device: whoever needs its bytes must copy it to the host."""
+    import torch
+
+    class Remote(torch.Tensor):  # type: ignore[misc]
+        is_cpu = False
+
+        def to(self, device: str) -> Any:
+            assert device == "cpu"
+            return self.as_subclass(torch.Tensor).clone()
+
+    return tensor.as_subclass(Remote)
+
+
 def text_about(path: Path, pattern: str) -> str:
     """The pattern of a checkpoint's error. Before Python 3.11, exceptions have no notes, so the text holds the path."""
     return f"^{pattern}" if sys.version_info >= (3, 11) else f"^{re.escape(str(path))}: {pattern}"
@@ -72,3 +90,55 @@ def installed(name: str) -> bool:
 def framework(name: str) -> Any:
     """Imports a module. If it is missing, skips the test, or fails if SAFETENSORS_TEST_FRAMEWORKS names the module."""
     return importlib.import_module(name) if name in REQUIRED else pytest.importorskip(name)
+
+
+def run(code: str, *arguments: object, **options: Any) -> str:
+    """Runs a program in a new process. It must succeed and write nothing to stderr. Returns its output."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **{"timeout": 300, **options})
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+def at_once(work: Callable[[int], object], count: int = 8) -> None:
+    """Calls work(0), work(1), ... in threads that start together. Raises the first exception of any of them."""
+    barrier = threading.Barrier(count)
+    problems: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait()
+            work(number)
+        except BaseException as problem:  # noqa: BLE001
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Plays tqdm. Lists the bars that were closed, each as "verb: done of total"."""
+    closed: list[str] = []
+
+    class Bar:
+        def __init__(self, *, desc: str, unit: str, **options: Any) -> None:
+            self.desc, self.n, self.total = desc, 0, None
+            assert unit == "B"
+
+        def update(self, count: int) -> None:
+            self.n += count
+
+        def close(self) -> None:
+            closed.append(f"{self.desc}: {self.n} of {self.total}")
+
+    played: Any = types.ModuleType("tqdm.auto")
+    played.tqdm = Bar
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", played)
+    return closed

@@ -14,46 +14,14 @@ BITS = {
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64,
     "U64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
 }  # fmt: skip
-NAMES = [
-    "w",
-    "layer.0",
-    "",
-    "\u00e9",
-    "\\n",
-    "\\u00e9x",
-    "\\ud83d\\ude00",
-    "a/../b",
-    "\u4f60\u597d",
-    "\\\\",
-    '\\"',
-]
+NAMES = ["w", "layer.0", "", "\u00e9", "\\n", "\\u00e9x", "\\ud83d\\ude00", "a/../b", "\u4f60\u597d", "\\\\", '\\"']
 HUGE = ["18446744073709551615", "18446744073709551616", "9" * 30, "9223372036854775807"]
 VALUES = [
     "-1", "1.0", "1e2", "null", "true", '"8"', "[]", "{}", "01", "-0", "0.5", "1E400", "-1e-400", "2 ", "[[]]", "[0,[1]]",
     "1.7976931348623157e308", "1.7976931348623158e308", "1.7976931348623159e308", '"\\ud800"', '"\\u0000"', "NaN", "'x'",
     '{"a":[1,{"b":null}]}', '{"a":1,"a":2}', "[" * 60 + "]" * 60, "[" * 130 + "]" * 130, *HUGE,
 ]  # fmt: skip
-TEXTS = [
-    " ",
-    "\t",
-    "\n",
-    ",",
-    ":",
-    "{",
-    "}",
-    "[",
-    "]",
-    '"',
-    "0",
-    "-",
-    "+",
-    "e",
-    "\\",
-    "\x00",
-    "\x0b",
-    "\x7f",
-    "\u00e9",
-]
+TEXTS = [" ", "\t", "\n", ",", ":", "{", "}", "[", "]", '"', "0", "-", "+", "e", "\\", "\x00", "\x0b", "\x7f", "\u00e9"]
 
 
 class Draft:
@@ -64,9 +32,7 @@ class Draft:
         self.end = 0
         names = draw.sample(NAMES, draw.randint(0, 4))
         self.entries: list[tuple[str, list[Field]]] = [(name, self.fields()) for name in names]
-        self.metadata = draw.choice(
-            [None, None, "{}", '{"a":"b"}', '{"":"","b":"\\u00e9"}', "null"]
-        )
+        self.metadata = draw.choice([None, None, "{}", '{"a":"b"}', '{"":"","b":"\\u00e9"}', "null"])
         self.metadata_at = draw.randint(0, len(names))
         self.arrays: dict[str, str] = {}  # entries that are no objects
 
@@ -81,11 +47,7 @@ class Draft:
             shape.append(8)
             count *= 8
         begin, self.end = self.end, self.end + count * BITS[dtype] // 8
-        made = [
-            ("dtype", f'"{dtype}"'),
-            ("shape", json.dumps(shape)),
-            ("data_offsets", f"[{begin},{self.end}]"),
-        ]
+        made = [("dtype", f'"{dtype}"'), ("shape", json.dumps(shape)), ("data_offsets", f"[{begin},{self.end}]")]
         if self.draw.random() < 0.3:
             self.draw.shuffle(made)
         return made
@@ -121,18 +83,12 @@ def repeat_field(draft: Draft) -> None:
 
 def rename_field(draft: Draft) -> None:
     fields, at = pick(draft)
-    fields[at] = (
-        draft.draw.choice(["Dtype", "shapes", "data_offset", "offsets", "d\\u0074ype"]),
-        fields[at][1],
-    )
+    fields[at] = (draft.draw.choice(["Dtype", "shapes", "data_offset", "offsets", "d\\u0074ype"]), fields[at][1])
 
 
 def add_field(draft: Draft) -> None:
     fields, at = pick(draft)
-    extra = (
-        draft.draw.choice(["extra", "x", "", "\u00e9", "__metadata__"]),
-        draft.draw.choice(VALUES),
-    )
+    extra = (draft.draw.choice(["extra", "x", "", "\u00e9", "__metadata__"]), draft.draw.choice(VALUES))
     fields[at:at] = [extra] * draft.draw.choice([1, 1, 1, 2])
 
 
@@ -150,10 +106,7 @@ def odd_number(draft: Draft) -> None:
 
 def huge_shape(draft: Draft) -> None:
     fields, at = pick(draft, "shape")
-    sizes = [
-        draft.draw.choice(["0", "2", "4294967296", *HUGE[:1]])
-        for _ in range(draft.draw.randint(1, 3))
-    ]
+    sizes = [draft.draw.choice(["0", "2", "4294967296", *HUGE[:1]]) for _ in range(draft.draw.randint(1, 3))]
     fields[at] = ("shape", "[" + ",".join(sizes) + "]")
 
 
@@ -172,18 +125,7 @@ def move_offsets(draft: Draft) -> None:
 
 def odd_dtype(draft: Draft) -> None:
     fields, at = pick(draft, "dtype")
-    names = [
-        '"F33"',
-        '"f32"',
-        '"F32 "',
-        '"\\u0046\\u0033\\u0032"',
-        '""',
-        '"F4"',
-        '"F6_E2M3"',
-        '"F64"',
-        '"U8"',
-        '{"U8":null}',
-    ]
+    names = ['"F33"', '"f32"', '"F32 "', '"\\u0046\\u0033\\u0032"', '""', '"F4"', '"F6_E2M3"', '"F64"', '"U8"', '{"U8":null}']
     fields[at] = ("dtype", draft.draw.choice(names))
 
 
@@ -204,16 +146,7 @@ def shuffle_entries(draft: Draft) -> None:
 
 
 def odd_metadata(draft: Draft) -> None:
-    odd = [
-        '{"a":"b","a":"c"}',
-        '{"a":1}',
-        '{"a":null}',
-        '{"a":["b"]}',
-        "[]",
-        '"x"',
-        '{"a":"\\ud800"}',
-        '{"\\u0061":"","a":""}',
-    ]
+    odd = ['{"a":"b","a":"c"}', '{"a":1}', '{"a":null}', '{"a":["b"]}', "[]", '"x"', '{"a":"\\ud800"}', '{"\\u0061":"","a":""}']
     draft.metadata = draft.draw.choice(odd)
 
 

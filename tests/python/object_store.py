@@ -11,15 +11,13 @@ import contextlib
 import errno
 import importlib
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slow_files import why_not
+from slow_files import operations, started, why_not
 
 __all__ = ["mounted", "why_not"]
 
@@ -27,18 +25,8 @@ __all__ = ["mounted", "why_not"]
 @contextlib.contextmanager
 def mounted(folder: Path, path: Path, *, truncates: bool) -> Iterator[None]:
     """Mounts the files of `folder` at the folder `path`, which exists. Raises OSError if the system refuses."""
-    command = [sys.executable, __file__, str(folder), str(path), "truncates" if truncates else ""]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        while not os.path.ismount(path):
-            if server.poll() is not None:
-                raise OSError(f"cannot mount: {server.communicate()[1].strip()}")
-            time.sleep(0.01)
+    with started(__file__, folder, path, "truncates" if truncates else ""):
         yield
-    finally:
-        subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False)
-        server.kill()
-        server.communicate()
 
 
 def serve(folder: str, path: str, truncates: str) -> None:
@@ -50,21 +38,7 @@ def serve(folder: str, path: str, truncates: str) -> None:
     def refuse(number: int) -> Any:
         raise fuse.FuseOSError(number)
 
-    class Files(fuse.Operations):  # type: ignore[misc]
-        use_ns = True
-
-        def getattr(self, path: str, fh: Any = None) -> dict[str, Any]:
-            try:
-                found = os.lstat(folder + path)
-            except OSError as error:
-                refuse(error.errno or errno.EIO)
-            names = ("st_mode", "st_size", "st_uid", "st_gid", "st_nlink", "st_ino")
-            times = {f"st_{t}time": getattr(found, f"st_{t}time_ns") for t in "amc"}
-            return {name: getattr(found, name) for name in names} | times
-
-        def readdir(self, path: str, fh: Any) -> list[str]:
-            return [".", "..", *os.listdir(folder + path)]
-
+    class Files(operations(fuse, folder)):  # type: ignore[misc]
         def create(self, path: str, mode: int, fi: Any = None) -> int:
             with lock:
                 writing[path] = 0
@@ -72,7 +46,7 @@ def serve(folder: str, path: str, truncates: str) -> None:
 
         def open(self, path: str, flags: int) -> int:
             if flags & os.O_ACCMODE == os.O_RDONLY:
-                return refuse(errno.EPERM) if path in writing else os.open(folder + path, os.O_RDONLY)
+                return refuse(errno.EPERM) if path in writing else super().open(path, flags)
             # The kernel truncates by a request of its own, before this one.
             if os.lstat(folder + path).st_size != 0:
                 refuse(errno.EPERM)
@@ -84,9 +58,6 @@ def serve(folder: str, path: str, truncates: str) -> None:
             if not truncates or length != 0 or path in writing:
                 refuse(errno.EPERM)
             os.truncate(folder + path, 0)
-
-        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-            return os.pread(fh, size, offset)
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
             with lock:
@@ -104,10 +75,6 @@ def serve(folder: str, path: str, truncates: str) -> None:
                 writing.pop(path, None)
             return 0
 
-        def release(self, path: str, fh: int) -> int:
-            os.close(fh)
-            return 0
-
         def unlink(self, path: str) -> None:
             os.unlink(folder + path)
 
@@ -117,17 +84,10 @@ def serve(folder: str, path: str, truncates: str) -> None:
         def rmdir(self, path: str) -> None:
             os.rmdir(folder + path)
 
-        def rename(self, old: str, new: str, flags: int = 0) -> None:
+        def lacks(self, *arguments: Any) -> None:
             refuse(errno.ENOSYS)
 
-        def link(self, target: str, source: str) -> None:
-            refuse(errno.ENOSYS)
-
-        def chmod(self, path: str, mode: int) -> None:
-            refuse(errno.ENOSYS)
-
-        def chown(self, path: str, uid: int, gid: int) -> None:
-            refuse(errno.ENOSYS)
+        rename = link = chmod = chown = lacks
 
     # hard_remove: libfuse would rename a removed file that is still open.
     fuse.FUSE(Files(), path, foreground=True, fsname="object_store", hard_remove=True)

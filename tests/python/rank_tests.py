@@ -2,6 +2,8 @@
 
     results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_dcp)
 
+`sizes`: the numbers of ranks.
+
 Each function of the module with the one parameter `folder` is a case. The processes of a number of ranks start once, at the first test
 that needs them, and run all cases.
 """
@@ -28,7 +30,7 @@ def cases_of(module: ModuleType) -> list[str]:
     return [name for name, value in vars(module).items() if is_case(value) and name != DEADLY]
 
 
-def make(module: ModuleType) -> tuple[Any, Any, Any]:
+def make(module: ModuleType, sizes: tuple[int, ...] = (1, 2, 4, 8)) -> tuple[Any, Any, Any]:
     """Returns a fixture, the test of each case, and the test of DEADLY. The caller must name the fixture `results`."""
     cases = cases_of(module)
 
@@ -46,11 +48,11 @@ def make(module: ModuleType) -> tuple[Any, Any, Any]:
         return get
 
     @pytest.mark.parametrize("case", cases)
-    @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
+    @pytest.mark.parametrize("world_size", sizes)
     def test_ranks(results: Any, world_size: int, case: str) -> None:
         assert results(world_size)[case] == {}, "\n".join(results(world_size)[case].values())
 
-    @pytest.mark.parametrize("world_size", [2, 4, 8])
+    @pytest.mark.parametrize("world_size", [size for size in sizes if size > 1])
     def test_ranks_survive_the_death_of_one(results: Any, world_size: int) -> None:
         found = results(world_size)[DEADLY]
         assert list(found) == [world_size - 1] and found[world_size - 1].startswith("did not run"), found

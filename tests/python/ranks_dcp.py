@@ -9,7 +9,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sharded
 import torch
 import torch.distributed as dist
@@ -22,8 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from safetensors import SafetensorError
-from safetensors._ranks.agreement import agree, describe
-from safetensors.distributed import RankError, StorageReader
+from safetensors.distributed import StorageReader
 from safetensors.torch import save_file
 
 
@@ -144,32 +142,6 @@ def loads_what_torchs_reader_loads(folder: Path) -> None:
             check_equal(ours, expected)
 
 
-def loads_a_numpy_slice(folder: Path) -> None:
-    array = np.arange(40 * 6, dtype=np.float32).reshape(40, 6)
-    save_shards(folder, {"w": torch.from_numpy(array)})
-    mesh = meshes()[0]
-    rows = 40 // dist.get_world_size()
-    state = {"w": distribute_tensor(torch.zeros(40, 6), mesh, [Shard(0)], src_data_rank=None)}
-    dcp.load(state, storage_reader=StorageReader(folder))
-    begin = dist.get_rank() * rows
-    assert np.array_equal(state["w"].to_local().numpy(), array[begin : begin + rows])
-
-
-def loads_random_tensors(folder: Path) -> None:
-    for seed in range(12):
-        choose = random.Random(seed)
-        full = {}
-        for index in range(6):
-            shape = [choose.randint(0, 9) for _ in range(choose.randint(0, 3))]
-            dtype = choose.choice([torch.float32, torch.float16, torch.int16, torch.uint8, torch.float64])
-            full[f"t{index}"] = torch.arange(int(np.prod(shape)), dtype=torch.float64).reshape(shape).to(dtype)
-        own = folder / str(seed)
-        own.mkdir(exist_ok=True)
-        save_plain(own, full)
-        for mesh in meshes():
-            check_load(own, cut(full, mesh, seed))
-
-
 def casts_and_fills_strided_tensors(folder: Path) -> None:
     full = {"w": torch.randn(6, 8, generator=torch.Generator().manual_seed(1)), "n": torch.arange(12).reshape(3, 4)}
     save_plain(folder, full)
@@ -196,25 +168,39 @@ def fills_tied_tensors_in_order(folder: Path) -> None:
     assert torch.equal(tied, torch.full((4, 4), 2.0))
 
 
-def loads_a_model_of_fsdp(folder: Path) -> None:
+def fsdp(mesh: DeviceMesh, device: str = "cpu") -> tuple[Any, dict[str, Any]]:
+    """A model with shards of its parameters on each rank, and its whole values."""
     from torch.distributed.fsdp import fully_shard
 
     def make() -> Any:
         torch.manual_seed(3)
         return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
 
-    full = {name: tensor.detach() for name, tensor in make().state_dict().items()}
-    save_plain(folder, full)
-    model = make()
+    full = {name: tensor.detach().clone() for name, tensor in make().state_dict().items()}
+    with torch.device(device):
+        model = make()
     for layer in (model[0], model[2], model):
-        fully_shard(layer, mesh=meshes()[0])
+        fully_shard(layer, mesh=mesh)
+    return model, full
+
+
+def cleared(model: Any) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    dcp.load(model.state_dict(), storage_reader=StorageReader(folder))
+    return model
+
+
+def check_model(model: Any, full: dict[str, Any]) -> None:
     for name, tensor in model.state_dict().items():
-        loaded = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        assert torch.equal(loaded, full[name]), name
+        assert torch.equal(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor, full[name]), name
+
+
+def loads_a_model_of_fsdp(folder: Path) -> None:
+    model, full = fsdp(meshes()[0])
+    save_plain(folder, full)
+    dcp.load(cleared(model).state_dict(), storage_reader=StorageReader(folder))
+    check_model(model, full)
 
 
 def loads_what_other_ranks_saved(folder: Path) -> None:
@@ -310,54 +296,6 @@ def refuses_items_that_are_no_tensors(folder: Path) -> None:
 
 
 # --- failures ---
-
-
-def agrees_on_errors(folder: Path) -> None:
-    agree(None, None)
-    error = OSError(5, "gone") if dist.get_rank() == last() else None
-    try:
-        agree(None, error)
-    except RankError as raised:
-        assert dist.get_world_size() > 1 and raised.failures == {last(): "OSError: [Errno 5] gone"} and raised.__cause__ is error
-    except OSError as raised:
-        assert dist.get_world_size() == 1 and raised is error
-    try:
-        agree(None, KeyboardInterrupt() if error else None)
-    except KeyboardInterrupt:
-        assert error
-    except RankError as raised:
-        assert not error and str(raised) == f"1 of {dist.get_world_size()} ranks failed: rank {last()}: KeyboardInterrupt: "
-    else:
-        raise AssertionError("nothing failed")
-
-
-class Silent(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-def agrees_on_errors_without_a_text(folder: Path) -> None:
-    assert describe(Silent()) == "Silent"
-    try:
-        agree(None, Silent() if dist.get_rank() == last() else None)
-    except RankError as raised:
-        assert raised.failures == {last(): "Silent"}
-    except Silent:
-        assert dist.get_world_size() == 1
-
-
-def keeps_the_own_error_if_the_group_is_broken(folder: Path) -> None:
-    def broken(*given: Any, **options: Any) -> None:
-        raise RuntimeError("gloo")
-
-    error, gather = OSError(5, "gone"), dist.all_gather_object
-    dist.all_gather_object = broken
-    try:
-        agree(None, error)
-    except (RuntimeError, OSError) as raised:
-        assert raised is error or (str(raised) == "gloo" and raised.__cause__ is error)
-    finally:
-        dist.all_gather_object = gather
 
 
 def names_the_rank_without_the_file(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from ranks_dcp import cut, last, local, meshes, whole
-from ranks_save import bytes_written, check_files, contents, on_rank_0, strided, untouched
+from ranks_dcp import check_model, cleared, cut, fsdp, last, meshes, whole
+from ranks_save import check_files, contents, full_disk, on_rank_0, strided, untouched
 from ranks_sharded import as_torch_cuts, raised
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -88,25 +87,12 @@ def placed(tensor: Any, mesh: DeviceMesh, choose: random.Random) -> Any:
 
 
 def saves_a_model_of_fsdp(folder: Path) -> None:
-    from torch.distributed.fsdp import fully_shard
-
-    def make() -> Any:
-        torch.manual_seed(3)
-        return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
-
     for number, mesh in enumerate(meshes()):  # two dimensions: replicas of shards
-        model = make()
-        full = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-        for layer in (model[0], model[2], model):
-            fully_shard(layer, mesh=mesh)
+        model, full = fsdp(mesh)
         save(model, folder / str(number), max_shard_size=100)
         check_files(folder / str(number), full, max_shard_size=100)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.zero_()
-        load_sharded(model, folder / str(number))
-        for name, tensor in model.state_dict().items():
-            assert torch.equal(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor, full[name]), name
+        load_sharded(cleared(model), folder / str(number))
+        check_model(model, full)
 
 
 def casts_while_it_saves(folder: Path) -> None:
@@ -157,15 +143,6 @@ def saves_in_a_part_of_the_ranks(folder: Path) -> None:
             assert "the ranks do not hold 'w' once: its chunks hold" in str(error) and "(are all ranks of its mesh in the process group?)" in str(error)
             assert not (folder / "other").exists()
     dist.barrier()
-
-
-def writes_only_its_own_bytes(folder: Path) -> None:
-    state = {"w": distribute_tensor(torch.arange(4096.0 * 1024).reshape(4096, 1024), meshes()[0], [Shard(0)], src_data_rank=None)}
-    save(state, folder / "first")
-    before, needed = bytes_written(), local(state["w"]).nbytes
-    save(state, folder / "made")
-    written = bytes_written() - before
-    assert needed <= written <= 1.01 * needed + 65536, f"{written} bytes were written, {needed} are its own"
 
 
 # --- failures ---
@@ -233,14 +210,8 @@ def names_the_rank_that_fails(folder: Path) -> None:
     with untouched(folder) as made:
         check(raised(lambda: save(state, folder / "nowhere" / "made")), 0, "no such file or directory")
     for rank in {0, last()}:
-        with untouched(folder) as made:
-            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-            if dist.get_rank() == rank:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
-            try:
-                error = raised(lambda made=made: save(state, made))
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with untouched(folder) as made, full_disk(rank):
+            error = raised(lambda made=made: save(state, made))
             check(error, rank, "file too large")
     with untouched(folder) as made:
         error = raised(lambda: save({"w": 5 if dist.get_rank() == last() else torch.zeros(2)}, made))

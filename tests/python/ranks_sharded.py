@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import random
+import sys
+import types
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from ranks_dcp import bytes_read, check_equal, cut, last, local, meshes, save_plain, save_shards, whole, zeroed
+from ranks_dcp import bytes_read, check_equal, check_model, cut, fsdp, last, local, meshes, save_plain, save_shards, whole, zeroed
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from safetensors import MissingTensorError, SafetensorError
-from safetensors._ranks import load_sharded as _load_sharded
 from safetensors.distributed import RankError, load_sharded
 
 
-def raised(call: Any) -> Exception:
+def raised(call: Any) -> BaseException:
     try:
         call()
-    except Exception as error:
+    except BaseException as error:
         return error
     raise AssertionError("nothing failed")
 
@@ -40,25 +42,13 @@ def fills_a_dict(folder: Path) -> None:
 
 
 def fills_a_model_of_fsdp(folder: Path) -> None:
-    from torch.distributed.fsdp import fully_shard
-
-    def make() -> Any:
-        torch.manual_seed(3)
-        return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 3))
-
-    full = {name: tensor.detach() for name, tensor in make().state_dict().items()}
+    model, full = fsdp(meshes()[0], "meta")
     save_plain(folder, full)
-    with torch.device("meta"):
-        model = make()
-    for layer in (model[0], model[2], model):
-        fully_shard(layer, mesh=meshes()[0])
     error = raised(lambda: load_sharded(model, folder))
     assert "'0.weight' is on the meta device: give it memory first" in str(error), error
     model.to_empty(device="cpu")
     assert str(load_sharded(model, folder)) == "<All keys matched successfully>"
-    for name, tensor in model.state_dict().items():
-        loaded = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        assert torch.equal(loaded, full[name]), name
+    check_model(model, full)
 
 
 def casts_while_it_fills(folder: Path) -> None:
@@ -220,35 +210,46 @@ def closes_its_progress_bar(folder: Path) -> None:
         if dist.get_rank() == last():
             raise ValueError("no screen")
 
-    own = _load_sharded.reporter
-    _load_sharded.reporter = lambda progress: (None, end)  # type: ignore[assignment]
-    try:
-        error = raised(lambda: load_sharded(zeroed(whole()), folder))
+    played = types.SimpleNamespace(tqdm=lambda **options: types.SimpleNamespace(n=0, update=abs, close=end))
+    with unittest.mock.patch.dict(sys.modules, {"tqdm": types.ModuleType("tqdm"), "tqdm.auto": played}):
+        error = raised(lambda: load_sharded(zeroed(whole()), folder, progress=True))
         assert "no screen" in str(error) and isinstance(error, RankError) == (dist.get_world_size() > 1), error
         assert ends
         ends.clear()
-        raised(lambda: load_sharded(zeroed(whole()) | ({"more": torch.zeros(1)} if dist.get_rank() == 0 else {}), folder))
+        raised(lambda: load_sharded(zeroed(whole()) | ({"more": torch.zeros(1)} if dist.get_rank() == 0 else {}), folder, progress=True))
         assert bool(ends) == (dist.get_rank() > 0)
-    finally:
-        _load_sharded.reporter = own
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
 
 def names_the_rank_that_fails(folder: Path) -> None:
     save_plain(folder, whole())
     state = zeroed(cut(whole(), meshes()[0], 2))
-
-    def progress(done: int, total: int) -> None:
-        if dist.get_rank() == last():
-            raise ValueError("enough")
-
     gone = folder / "nowhere" if dist.get_rank() == last() else folder
-    cases = [(lambda: load_sharded(state, folder, progress=progress), "ValueError: enough"), (lambda: load_sharded(state, gone), "FileNotFoundError: ")]
-    for call, text in cases:
+    cases: list[tuple[Any, Any, str]] = [(FileNotFoundError, lambda: load_sharded(state, gone), "FileNotFoundError: ")]
+    for fault, text in ((ValueError("enough"), "ValueError: enough"), (KeyboardInterrupt(), "KeyboardInterrupt: "), (Silent(), "Silent")):
+
+        def progress(done: int, total: int, fault: BaseException = fault) -> None:
+            if dist.get_rank() == last():
+                raise fault
+
+        cases.append((type(fault), lambda progress=progress: load_sharded(state, folder, progress=progress), text))
+    for kind, call, text in cases:
         error = raised(call)
-        if dist.get_world_size() == 1:
-            assert type(error).__name__ == text.partition(":")[0]
+        if not last() or (kind is KeyboardInterrupt and dist.get_rank() == last()):
+            assert type(error) is kind
         else:
-            assert isinstance(error, RankError) and list(error.failures) == [last()] and error.failures[last()].startswith(text), error
+            assert isinstance(error, RankError) and list(error.failures) == [last()] and error.failures[last()].startswith(text), text
+            assert str(error).startswith(f"1 of {dist.get_world_size()} ranks failed: rank {last()}: {text}")
             assert (error.__cause__ is not None) == (dist.get_rank() == last())
     load_sharded(state, folder)  # the group is as good as before
     check_equal(state, cut(whole(), meshes()[0], 2))
+
+
+def keeps_the_own_error_if_the_group_is_broken(folder: Path) -> None:
+    with unittest.mock.patch.object(dist, "all_gather_object", side_effect=RuntimeError("gloo")):
+        error = raised(lambda: load_sharded({}, folder / "nowhere"))
+    assert isinstance(error, FileNotFoundError) or (str(error) == "gloo" and isinstance(error.__cause__, FileNotFoundError)), repr(error)

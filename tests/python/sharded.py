@@ -46,7 +46,5 @@ def same(a: Any, b: Any) -> bool:
         import torch
 
         raw = a.contiguous().reshape(-1).view(torch.uint8) if a.numel() else a
-        return (
-            tuple(a.shape) == b.shape and raw.numpy().tobytes() == np.ascontiguousarray(b).tobytes()
-        )
+        return (tuple(a.shape) == b.shape and raw.numpy().tobytes() == np.ascontiguousarray(b).tobytes())
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Mounted", "mounted", "why_not"]
+__all__ = ["Mounted", "mounted", "operations", "started", "why_not"]
 
 THREADS = 64  # of the server: more than any program here has requests in flight
 
@@ -57,7 +57,7 @@ class Mounted:
         return json.loads(self._server.stdout.readline())
 
     def set(self, *, latency: float | None = None, fail_from: int | None = None) -> None:
-        """Sets the seconds per request, and the offset from which on reads fail with EIO (-1: none fails)."""
+        """Sets the seconds per request, at first 0, and the offset from which on reads fail with EIO (-1, as at first: none fails)."""
         self._ask(latency=latency, fail_from=fail_from)
 
     def counts(self) -> dict[str, int]:
@@ -66,26 +66,62 @@ class Mounted:
 
 
 @contextlib.contextmanager
-def mounted(source: Path, path: Path, latency: float = 0.0, *, cached: bool = True) -> Iterator[Mounted]:
-    """Mounts the files of `source` at the folder `path`, which exists. Raises OSError if the system refuses.
-
-    `cached`: whether the kernel's page cache is used. Without it (direct_io) every read becomes a request.
-    """
-    command = [sys.executable, __file__, str(source), str(path), "cached" if cached else "direct_io"]
+def started(program: str, folder: Path, path: Path, word: str) -> Iterator[subprocess.Popen[str]]:
+    """Starts a program that serves the files of `folder` at the folder `path`, which exists. Raises OSError if the system refuses."""
+    command = [sys.executable, program, str(folder), str(path), word]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         while not os.path.ismount(path):
             if server.poll() is not None:
                 raise OSError(f"cannot mount: {server.communicate()[1].strip()}")
             time.sleep(0.01)
-        files = Mounted(server, source, path)
-        files.set(latency=latency)
-        yield files
+        yield server
     finally:
         # Both end the file system even if a process still has a file of it open.
         subprocess.run(["fusermount3", "-u", "-z", str(path)], check=False)
         server.kill()
         server.communicate()
+
+
+@contextlib.contextmanager
+def mounted(source: Path, path: Path, *, cached: bool = True) -> Iterator[Mounted]:
+    """Mounts the files of `source` at the folder `path`, which exists. Raises OSError if the system refuses.
+
+    `cached`: whether the kernel's page cache is used. Without it (direct_io) every read becomes a request.
+    """
+    with started(__file__, source, path, "cached" if cached else "direct_io") as server:
+        yield Mounted(server, source, path)
+
+
+def operations(fuse: Any, folder: str) -> Any:
+    """The class of a file system with the files of a folder."""
+
+    class Operations(fuse.Operations):  # type: ignore[misc]
+        use_ns = True
+
+        def getattr(self, path: str, fh: Any = None) -> dict[str, Any]:
+            try:
+                found = os.lstat(folder + path)
+            except OSError as error:
+                raise fuse.FuseOSError(error.errno) from None
+            names = ("st_mode", "st_size", "st_uid", "st_gid", "st_nlink", "st_ino")
+            times = {f"st_{t}time": getattr(found, f"st_{t}time_ns") for t in "amc"}
+            return {name: getattr(found, name) for name in names} | times
+
+        def readdir(self, path: str, fh: Any) -> list[str]:
+            return [".", "..", *os.listdir(folder + path)]
+
+        def open(self, path: str, flags: int) -> int:
+            return os.open(folder + path, os.O_RDONLY)
+
+        def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+            return os.pread(fh, size, offset)
+
+        def release(self, path: str, fh: int) -> int:
+            os.close(fh)
+            return 0
+
+    return Operations
 
 
 def serve(source: str, path: str, mode: str) -> None:
@@ -101,36 +137,21 @@ def serve(source: str, path: str, mode: str) -> None:
             counts["bytes"] += size
         time.sleep(state["latency"])
 
-    class Files(fuse.Operations):  # type: ignore[misc]
-        use_ns = True
-
+    class Files(operations(fuse, source)):  # type: ignore[misc]
         def getattr(self, path: str, fh: Any = None) -> dict[str, Any]:
             request("getattr")
-            try:
-                found = os.lstat(source + path)
-            except OSError as error:
-                raise fuse.FuseOSError(error.errno) from None
-            names = ("st_mode", "st_size", "st_uid", "st_gid", "st_nlink", "st_ino")
-            times = {f"st_{t}time": getattr(found, f"st_{t}time_ns") for t in "amc"}
-            return {name: getattr(found, name) for name in names} | times
-
-        def readdir(self, path: str, fh: Any) -> list[str]:
-            return [".", "..", *os.listdir(source + path)]
+            return super().getattr(path, fh)  # type: ignore[no-any-return]
 
         def open(self, path: str, flags: int) -> int:
             request("open")
-            return os.open(source + path, os.O_RDONLY)
+            return super().open(path, flags)  # type: ignore[no-any-return]
 
         def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-            data = os.pread(fh, size, offset)
+            data: bytes = super().read(path, size, offset, fh)
             request("read", len(data))
             if 0 <= state["fail_from"] < offset + size:
                 raise fuse.FuseOSError(errno.EIO)
             return data
-
-        def release(self, path: str, fh: int) -> int:
-            os.close(fh)
-            return 0
 
     def obey() -> None:
         for line in sys.stdin:

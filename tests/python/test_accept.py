@@ -29,10 +29,32 @@ def put(folder, header, data):
     return path
 
 
+def opened(path, **options):
+    return safe_open(path, "np", **options)
+
+
+BOTH = pytest.mark.parametrize("open_it", [opened, Checkpoint])
+
+
+@BOTH
 @pytest.mark.parametrize("accept", [(), None, ALL[:1], ALL[1:], "unknown_dtypes"])
-def test_every_fault_needs_its_flag(path, accept):
+def test_every_fault_needs_its_flag(path, accept, open_it):
     with pytest.raises(SafetensorError):
-        safe_open(path, "np", accept=accept)
+        open_it(path, accept=accept)
+
+
+@BOTH
+def test_refuses_flags_that_it_does_not_know(path, open_it):
+    with pytest.raises(SafetensorError, match='accept has `overlap`, expected "unknown_dtypes"'):
+        open_it(path, accept=["overlap"])
+    for wrong in ([1], 1):
+        with pytest.raises(TypeError):
+            open_it(path, accept=wrong)
+
+
+@BOTH
+def test_valid_file_has_no_faults(tmp_path, open_it):
+    assert open_it(put(tmp_path, {"w": entry("U8", [2], 0, 2)}, b"ww"), accept=ALL).tolerated() == {}
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
@@ -66,45 +88,9 @@ def test_reads_unknown_dtype_as_bytes_in_torch(path, backend):
             f.prefetch()
 
 
-def test_valid_file_has_no_faults(tmp_path):
-    with safe_open(put(tmp_path, {"w": entry("U8", [2], 0, 2)}, b"ww"), "np", accept=ALL) as f:
-        assert f.tolerated() == {}
-
-
-@pytest.mark.parametrize(
-    ("header", "data"),
-    [
-        ({"w": entry("U8", [2], 0, 2), "x": entry("U8", [2], 1, 3)}, b"www"),
-        ({"w": entry("U8", [2], 0, 2), "x": entry("U8", [2], 3, 5)}, b"ww-xx"),
-        ({"w": entry("U8", [2], 0, 2)}, b"w"),
-        ({"w": entry("F32", [2], 0, 2)}, b"ww"),
-    ],
-)
-def test_overlap_hole_range_and_size_stay_errors(tmp_path, header, data):
+def test_holes_stay_errors(tmp_path):
     with pytest.raises(SafetensorError):
-        safe_open(put(tmp_path, header, data), "np", accept=ALL)
-
-
-def test_refuses_names_that_it_does_not_know(path):
-    with pytest.raises(SafetensorError, match='accept has `overlap`, expected "unknown_dtypes"'):
-        safe_open(path, "np", accept=["overlap"])
-    with pytest.raises(TypeError):
-        safe_open(path, "np", accept=[1])
-    with pytest.raises(TypeError):
-        safe_open(path, "np", accept=1)
-
-
-# Checkpoint
-
-
-def test_checkpoint_needs_the_flags_too(path):
-    for accept in ((), None, ALL[:1], "unused_bytes"):
-        with pytest.raises(SafetensorError):
-            Checkpoint(path, accept=accept)
-    with pytest.raises(SafetensorError, match='accept has `overlap`, expected "unknown_dtypes"'):
-        Checkpoint(path, accept=["overlap"])
-    with pytest.raises(TypeError):
-        Checkpoint(path, accept=1)
+        safe_open(put(tmp_path, {"w": entry("U8", [2], 0, 2), "x": entry("U8", [2], 3, 5)}, b"ww-xx"), "np", accept=ALL)
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
@@ -126,7 +112,3 @@ def test_checkpoint_counts_the_faults_of_all_files(path, tmp_path):
     checkpoint = Checkpoint([path, other], accept=ALL)
     assert checkpoint.tolerated() == {"unknown_dtypes": 1, "unused_bytes": 4}
     assert pickle.loads(pickle.dumps(checkpoint)).tolerated() == checkpoint.tolerated()
-
-
-def test_valid_checkpoint_has_no_faults(tmp_path):
-    assert Checkpoint(put(tmp_path, {"w": entry("U8", [2], 0, 2)}, b"ww"), accept=ALL).tolerated() == {}

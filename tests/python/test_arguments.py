@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,7 @@ import pytest
 from conftest import framework, installed
 
 import safetensors.numpy as stn
-from safetensors import (
-    Checkpoint,
-    CheckpointLayout,
-    CheckpointWriter,
-    SafetensorError,
-    Writer,
-    load,
-    safe_open,
-    save,
-    serialize_file,
-    stream,
-)
+from safetensors import Checkpoint, CheckpointLayout, CheckpointWriter, SafetensorError, Writer, load, safe_open, save, serialize_file, stream
 
 W = {"w": np.arange(12, dtype=np.float32).reshape(3, 4)}
 
@@ -36,61 +25,49 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "w.safetensors"
 
 
-def test_bytes_of_a_file_are_no_path(file: Path) -> None:
-    data = file.read_bytes()
-    takers: list[Callable[[Any], Any]] = [load, Checkpoint, stream]
-    text = (
-        "argument 'paths': found a null byte, expected a path"
-        " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
-    )
-    for taker in takers:
-        with pytest.raises(ValueError) as raised:
-            taker(data)
-        assert str(raised.value) == text, taker
-    with pytest.raises(TypeError, match=r"not bytearray \(safetensors.numpy.load, "):
-        load(bytearray(data))  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="^argument 'paths': found a null byte, expected a path$"):
-        load("a\0b")
-    assert (stn.load(data)["w"] == W["w"]).all()
+HINT = " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
 
 
-def test_bytes_of_a_file_are_no_file_name(file: Path) -> None:
-    data = file.read_bytes()
-    takers: list[Callable[[Any], Any]] = [
-        lambda given: safe_open(given, "np"),
-        stn.load_file,
-        lambda given: stn.save_file(W, given),
-        lambda given: serialize_file({}, given),
-    ]
+def takers_of_paths() -> Iterator[Any]:
+    for name, call in {
+        "paths": load, "paths of a checkpoint": Checkpoint, "paths of a stream": stream,
+        "filename of safe_open": lambda given: safe_open(given, "np"), "filename of load_file": stn.load_file,
+        "filename of save_file": lambda given: stn.save_file(W, given), "filename of serialize_file": lambda given: serialize_file({}, given),
+    }.items():  # fmt: skip
+        yield pytest.param(name.split()[0], call, id=name)
     if installed("torch"):
         import torch
 
         import safetensors.torch as stt
 
-        model = torch.nn.Linear(4, 3, bias=False)
-        takers += [
-            stt.load_file,
-            lambda given: stt.load_model(model, given),
-            lambda given: stt.save_file({"w": torch.zeros(2)}, given),
-        ]
-    hint = " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)"
-    start = "argument 'filename': "
+        yield pytest.param("filename", stt.load_file, id="torch.load_file")
+        yield pytest.param("filename", lambda given: stt.load_model(torch.nn.Linear(4, 3, bias=False), given), id="load_model")
+        yield pytest.param("filename", lambda given: stt.save_file({"w": torch.zeros(2)}, given), id="torch.save_file")
+
+
+@pytest.mark.parametrize(("argument", "taker"), list(takers_of_paths()))
+def test_bytes_of_a_file_are_no_path(file: Path, argument: str, taker: Callable[[Any], Any]) -> None:
+    data = file.read_bytes()
 
     class Named(os.PathLike):  # type: ignore[type-arg]
         def __fspath__(self) -> bytes:
             return data
 
-    for taker in takers:
-        for given, kind, text in (
-            (data, ValueError, start + "found a null byte, expected a path" + hint),
-            (bytearray(data), TypeError, start + "expected str, bytes or os.PathLike object, not bytearray" + hint),
-            (memoryview(data), TypeError, start + "expected str, bytes or os.PathLike object, not memoryview" + hint),
-            ("a\0b", ValueError, start + "found a null byte, expected a path"),
-            (Named(), ValueError, start + "found a null byte, expected a path"),
-        ):
-            with pytest.raises(kind) as raised:
-                taker(given)
-            assert str(raised.value) == text
+    null = "found a null byte, expected a path"
+    given: list[tuple[Any, type[Exception], str]] = [(data, ValueError, null + HINT), ("a\0b", ValueError, null), (Named(), ValueError, null)]
+    if argument == "filename":
+        kinds = [(kind, f"expected str, bytes or os.PathLike object, not {kind.__name__}{HINT}") for kind in (bytearray, memoryview)]
+        given += [(kind(data), TypeError, text) for kind, text in kinds]
+    for value, kind, text in given:
+        with pytest.raises(kind) as raised:
+            taker(value)
+        assert str(raised.value) == f"argument '{argument}': {text}"
+    if argument == "paths":
+        with pytest.raises(TypeError, match=r"not bytearray \(safetensors.numpy.load, "):
+            taker(bytearray(data))
+
+
+def test_bytes_may_be_a_path(file: Path) -> None:
     path = os.fsencode(file)
     stn.save_file(W, path)  # type: ignore[arg-type]
     assert (stn.load_file(path)["w"] == W["w"]).all()  # type: ignore[arg-type]
@@ -116,7 +93,6 @@ def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "kind", "text"),
     [
-        ({"memory_limit": 1e9}, TypeError, 'memory_limit is 1000000000.0: expected an int, or a text such as "1GB"'),
         ({"slices": {"w": [0, 1]}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
         ({"slices": {"w": (slice(1), [0])}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
     ],
@@ -154,13 +130,26 @@ def test_the_message_of_a_save_names_the_metadata(tmp_path: Path, metadata: Any,
     assert os.listdir(tmp_path) == []
 
 
-def test_the_size_of_shards_is_not_zero(tmp_path: Path) -> None:
-    for size in (0, "0GB", "0"):
-        with pytest.raises(ValueError) as raised:
-            save(W, tmp_path / "w", max_shard_size=size)
-        assert str(raised.value) == "max_shard_size is 0: expected at least 1 byte"
-    with pytest.raises(TypeError, match="^max_shard_size is 1.5: expected an int"):
-        CheckpointLayout(W, max_shard_size=1.5)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("size", "kind", "text"),
+    [
+        *((zero, ValueError, "max_shard_size is 0: expected at least 1 byte") for zero in (0, "0GB", "0")),
+        (1.5, TypeError, 'max_shard_size is 1.5: expected an int, or a text such as "1GB"'),
+        (-1, SafetensorError, "max_shard_size is -1, expected 1 to 2^64-1"),
+        (1 << 64, SafetensorError, "max_shard_size is 18446744073709551616, expected 1 to 2^64-1"),
+        ("99999999999TB", SafetensorError, "max_shard_size is 99999999999000000000000, expected 1 to 2^64-1"),
+    ],
+)
+def test_sizes_of_shards_that_cannot_be(tmp_path: Path, size: Any, kind: type[Exception], text: str) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: CheckpointLayout(W, max_shard_size=size),
+        lambda: CheckpointWriter(tmp_path / "m", W, max_shard_size=size),
+        lambda: save(W, tmp_path / "m", max_shard_size=size),
+    ]
+    for call in calls:
+        with pytest.raises(kind, match=f"^{re.escape(text)}$"):
+            call()
+    assert os.listdir(tmp_path) == []
     assert len(CheckpointLayout(W, max_shard_size=np.int64(1)).files) == 1  # type: ignore[arg-type]
 
 

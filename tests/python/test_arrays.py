@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import mmap
 import os
 import subprocess
 import sys
-import threading
-import typing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,9 +33,7 @@ MODULES: dict[str, tuple[str, str, set[str], set[str]]] = {
     "flax": ("jax", "jax", set(), {"float64", "int64", "uint64"}),
     "tensorflow": ("tensorflow", "tf", {"float8_e8m0fnu"}, set()),
     "mlx": ("mlx.core", "mlx", {n for n in EXTENDED if n != "bfloat16"}, {"float64"}),
-    "paddle": (
-        "paddle", "paddle", {"uint16", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"}, set(),
-    ),
+    "paddle": ("paddle", "paddle", {"uint16", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"}, set()),
 }  # fmt: skip
 
 
@@ -104,19 +99,48 @@ def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
-@pytest.mark.parametrize(
-    "index", [1, slice(1, 3), (slice(None), slice(None, None, 2)), (..., -1), (slice(None, None, -1), 0), (0, 0)]
-)
-def test_slices(module: Module, index: Any, backend: str, tmp_path: Path) -> None:
-    array = array_of("float32", (5, 6))
+def test_slices(module: Module, backend: str, tmp_path: Path) -> None:
+    array = array_of("float32", (10, 5))
     safetensors.numpy.save_file({"a": array}, tmp_path / "t")
     with safe_open(tmp_path / "t", module.framework, backend=backend) as f:
         part = f.get_slice("a")
-        assert part.get_shape() == [5, 6] and part.get_dtype() == "F32"
-        got = module.to_numpy(part[index])
-        with pytest.raises(SafetensorError, match="out of bounds for tensor dimension #0 of size 5"):
-            part[5]
-    assert got.shape == array[index].shape and (got == array[index]).all()
+        assert part.get_shape() == [10, 5] and part.get_dtype() == "F32"
+        for index in (slice(10, None), slice(-99, 2), slice(3, 3), slice(8, 2), (slice(None), slice(None, None, -2)),
+                      (-1, -5), ..., (..., slice(1, 2)), np.int64(3), [], (slice(None, None, -1), 0)):  # fmt: skip
+            got = module.to_numpy(part[index])
+            assert got.shape == array[index].shape and (got == array[index]).all(), index
+        for wrong, text in (
+            ((slice(2, None), 20), "^Error during slicing .* with shape .*: index 20 out of bounds for tensor dimension #1 of size 5$"),
+            (1.5, "^Unsupported slice index at position 0: expected slice, int, or ellipsis$"),
+        ):
+            with pytest.raises(SafetensorError, match=text):
+                part[wrong]
+
+
+def test_errors_of_files(module: Module, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^No such file or directory: {tmp_path / 'none'}$"):
+        module.module.load_file(tmp_path / "none")
+    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
+    with pytest.raises(SafetensorError, match=r'^backend "x" is invalid \(expected one of: "mmap", "pread", "auto"'):
+        module.module.load_file(tmp_path / "t", backend="x")
+    with pytest.raises(SafetensorError, match="^Error while deserializing: header too small"):
+        module.module.load(b"abc")
+    for wrong in ("abc", None, 3):
+        with pytest.raises(TypeError):
+            module.module.load(wrong)
+    with pytest.raises(TypeError):
+        module.module.save({1: module.from_numpy(array_of("float32"))})
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "mps", "xpu:1"])
+def test_only_paddle_and_torch_have_devices(module: Module, device: str, tmp_path: Path) -> None:
+    if module.name == "paddle":
+        pytest.skip("Paddle has devices")
+    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
+    with pytest.raises(SafetensorError, match=f"^Device {device} is not supported for framework {module.name}$"):
+        safe_open(tmp_path / "t", module.framework, device)
+    with safe_open(tmp_path / "t", module.framework, device=None) as f:
+        assert module.to_numpy(f.get_tensor("a")).shape == (3, 4)
 
 
 def test_the_callers_dict_is_left_alone(module: Module, tmp_path: Path) -> None:
@@ -226,51 +250,6 @@ def test_loaded_tensors_are_independent_of_the_file_at_once(module: Module, size
             assert (module.to_numpy(tensor) == 0).all()
 
 
-def test_signatures(module: Module) -> None:
-    def parameters(name: str) -> list[str]:
-        return list(inspect.signature(getattr(module.module, name)).parameters)
-
-    first = "tensor_dict" if module.name == "numpy" else "tensors"
-    assert parameters("save") == [first, "metadata"]
-    assert parameters("save_file") == [first, "filename", "metadata", "durability"]
-    device = ["device"] if module.name == "paddle" else []
-    assert parameters("load")[:2] == ["data", *device] or parameters("load") == ["data", "copy"]
-    assert parameters("load_file") == ["filename", *device, "backend"]
-
-
-def test_annotations_are_known_at_run_time(module: Module) -> None:
-    for name in ("save", "save_file", "load", "load_file"):
-        function = getattr(module.module, name)
-        hints = typing.get_type_hints(function)
-        parameters = inspect.signature(function, eval_str=True).parameters
-        assert set(hints) == {*parameters, "return"}, name
-        assert all(parameters[key].annotation == hint for key, hint in hints.items() if key != "return")
-    tensor = typing.get_args(typing.get_type_hints(module.module.load)["return"])[1]
-    assert isinstance(module.from_numpy(array_of("float32")), typing.get_origin(tensor) or tensor)
-
-
-def test_many_threads(module: Module, tmp_path: Path) -> None:
-    arrays = {f"t{i}": array_of("float32", (i + 1, 8)) for i in range(40)}
-    safetensors.numpy.save_file(arrays, tmp_path / "t")
-    problems: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for name in f.keys():
-                assert (module.to_numpy(f.get_tensor(name)) == arrays[name]).all()
-                assert (module.to_numpy(f.get_slice(name)[0]) == arrays[name][0]).all()
-        except BaseException as problem:  # noqa: BLE001
-            problems.append(problem)
-
-    with safe_open(tmp_path / "t", module.framework) as f:
-        threads = [threading.Thread(target=work) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert problems == []
-
-
 def test_paddle_compares_versions_as_versions() -> None:
     module = Module("paddle").module
     for version in ("3.0.0", "3.10.2", "10.0", "0.0.0", "3.3.1-dev", "3.2rc1"):
@@ -281,22 +260,13 @@ def test_paddle_compares_versions_as_versions() -> None:
 
 
 def test_paddle_takes_a_device(tmp_path: Path) -> None:
-    module = Module("paddle")
-    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
-    loaded = module.module.load_file(tmp_path / "t", device="cpu")
-    assert loaded["a"].place.is_cpu_place()
-    loaded = module.module.load((tmp_path / "t").read_bytes(), device="cpu")
-    assert loaded["a"].place.is_cpu_place()
-
-
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_paddle_load_takes_the_devices_of_paddle(device: Any) -> None:
     module = Module("paddle").module
     import paddle
 
-    data = safetensors.numpy.save({"a": array_of("float32")})
-    assert module.load(data, device)["a"].place.is_cpu_place()
-    assert module.load(data, paddle.CPUPlace())["a"].place.is_cpu_place()
+    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
+    assert module.load_file(tmp_path / "t", device="cpu")["a"].place.is_cpu_place()
+    for device in (None, "cpu", paddle.CPUPlace()):
+        assert module.load((tmp_path / "t").read_bytes(), device)["a"].place.is_cpu_place()
 
 
 def test_paddle_says_which_devices_there_are(tmp_path: Path) -> None:
@@ -313,29 +283,20 @@ def test_paddle_says_which_devices_there_are(tmp_path: Path) -> None:
         module.load_file(tmp_path / "t", "bad")
 
 
-def test_only_paddle_and_torch_have_devices(module: Module, tmp_path: Path) -> None:
-    if module.name == "paddle":
-        pytest.skip("Paddle has devices")
-    safetensors.numpy.save_file({"a": array_of("float32")}, tmp_path / "t")
-    called = {"numpy": "numpy", "flax": "flax", "tensorflow": "tensorflow", "mlx": "mlx"}[module.name]
-    with pytest.raises(SafetensorError, match=f"^Device cuda:0 is not supported for framework {called}$"):
-        safe_open(tmp_path / "t", module.framework, "cuda:0")
-
-
 @pytest.mark.parametrize("name", ["paddle", "mlx"])
 def test_bfloat16_loads_without_ml_dtypes(name: str, tmp_path: Path) -> None:
     """Neither package brings it."""
     Module(name)
     safetensors.numpy.save_file({"a": array_of("bfloat16")}, tmp_path / "t")
-    code = (
-        "import sys; sys.modules['ml_dtypes'] = None\n"
-        f"import safetensors.{name} as m\n"
-        "from safetensors import safe_open\n"
-        "for backend in ('mmap', 'pread', 'auto'):\n"
-        "    print(m.load_file(sys.argv[1], backend=backend)['a'].dtype)\n"
-        f"    with safe_open(sys.argv[1], '{name}', backend=backend) as f: print(f.get_slice('a')[1:].dtype)\n"
-        "print(m.load(open(sys.argv[1], 'rb').read())['a'].dtype)\n"
-    )
+    code = f"""
+import sys; sys.modules['ml_dtypes'] = None
+import safetensors.{name} as m
+from safetensors import safe_open
+for backend in ('mmap', 'pread', 'auto'):
+    print(m.load_file(sys.argv[1], backend=backend)['a'].dtype)
+    with safe_open(sys.argv[1], '{name}', backend=backend) as f: print(f.get_slice('a')[1:].dtype)
+print(m.load(open(sys.argv[1], 'rb').read())['a'].dtype)
+"""
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], capture_output=True, text=True)
     prefix = "mlx.core" if name == "mlx" else name
     assert done.stdout.split() == [f"{prefix}.bfloat16"] * 7, done.stderr

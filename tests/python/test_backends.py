@@ -60,36 +60,27 @@ def slow(tmp_path: Path) -> Iterator[slow_files.Mounted]:
 # Which backend is chosen
 
 
-def test_local_files_are_mapped(local: Path) -> None:
-    loaded = stn.load_file(local)
-    assert mapped(local)
-    del loaded
-    with safe_open(local, "np") as f:
-        kept = f.get_tensor("large")
-        assert mapped(local) and kept[0, 1] == 1
+@pytest.mark.parametrize(
+    ("variable", "argument", "maps"),
+    [(None, {}, True), ("", {}, True), *((word, {}, False) for word in ("pread", "auto")), *(("mmap", {"backend": word}, False) for word in ("pread", "auto")),
+     ("pread", {"backend": "mmap"}, False)],
+)  # fmt: skip
+def test_variable_replaces_the_default(local: Path, variable: str | None, argument: Any, maps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable is read at each call. backend="mmap" is the default, so it counts as no argument."""
+    def opened() -> list[Any]:
+        with safe_open(local, "np", **argument) as f, open(local, "rb") as file:
+            return [f.get_tensor("large"), _safe_open_handle(file, "np", **argument).get_tensor("large")]
 
-
-@pytest.mark.parametrize("word", ["pread", "auto"])
-def test_variable_replaces_the_default(local: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFETENSORS_BACKEND", word)
-    loaded = stn.load_file(local)
-    with safe_open(local, "np", backend="mmap") as f, open(local, "rb") as opened:
-        kept = f.get_tensor("large"), _safe_open_handle(opened, "np").get_tensor("large")
-        assert not mapped(local)
-        assert all(np.array_equal(array, loaded["large"]) for array in kept)
-
-
-@pytest.mark.parametrize("word", ["pread", "auto"])
-def test_other_arguments_win(local: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
-    kept = stn.load_file(local, backend=word)
-    assert not mapped(local) and len(kept) == SMALL + 1
-
-
-def test_empty_variable_counts_as_unset(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "")
-    kept = stn.load_file(local)
-    assert mapped(local) and len(kept) == SMALL + 1
+    expected = tensors()["large"]
+    assert not mapped(local)
+    if variable is not None:
+        monkeypatch.setenv("SAFETENSORS_BACKEND", variable)
+    for way in (lambda: [stn.load_file(local, **argument)["large"]], opened):
+        kept = way()
+        assert mapped(local) == maps and all(np.array_equal(array, expected) for array in kept)
+        del kept
+    kept = [Checkpoint(local)["large"]]  # which ignores it
+    assert not mapped(local) and np.array_equal(kept[0], expected)
 
 
 def test_unknown_word_in_the_variable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,42 +94,6 @@ def test_unknown_word_in_the_variable(local: Path, monkeypatch: pytest.MonkeyPat
             call()
     assert len(stn.load_file(local, backend="pread")) == SMALL + 1
 
-
-def test_variable_is_read_at_each_call(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = stn.load_file(local)
-    assert mapped(local)
-    del first
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
-    second = stn.load_file(local)
-    assert not mapped(local) and len(second) == SMALL + 1
-
-
-# torch takes the same indices, with the same results and errors
-
-INDICES: list[Any] = [
-    3, -1, 3000, -3001, (0, 100), (0, 0, 0), slice(5, 9), slice(2990, 5000), slice(9, 5), ..., None, (..., 3), (..., 100),
-    [0, 2], [5000], (slice(0, 2), [1, 200]), True, 1.5, 2**70, (slice(None, None, 2), 4), (..., ...),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("index", INDICES, ids=str)
-def test_torch_slices_do_not_depend_on_the_choice(index: Any, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = framework("torch")
-
-    def take() -> Any:
-        with safe_open(local, "pt") as f:
-            try:
-                return f.get_slice("large")[index]
-            except Exception as error:
-                return type(error), str(error)
-
-    by_map = take()
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
-    by_read = take()
-    if isinstance(by_map, tuple):
-        assert by_read == by_map
-    else:
-        assert torch.equal(by_read, by_map)
 
 
 def test_iteration_over_a_torch_slice_ends(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,13 +121,6 @@ def test_fuse_files_are_read(slow: slow_files.Mounted) -> None:
         assert np.array_equal(kept[3][name], array)
     loaded["large"][:] = 0  # its own memory
     assert np.array_equal(stn.load_file(path)["large"], expected["large"])
-
-
-def test_fuse_files_are_mapped_on_request(slow: slow_files.Mounted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
-    kept = stn.load_file(slow.path / "t")
-    assert mapped(slow.path / "t") and "backend='mmap'" in repr(safe_open(slow.path / "t", "np"))
-    assert np.array_equal(kept["large"], tensors()["large"])
 
 
 def test_torch_tensors_on_fuse_are_whole_storages(slow: slow_files.Mounted) -> None:
@@ -221,12 +169,12 @@ def test_torch_index_out_of_range_reads_no_tensor(slow: slow_files.Mounted) -> N
         assert slow.counts()["bytes"] < 3000 * 100 * 8 / 2
 
 
-CALLS = {
+CALLS = {  # `f` is the open file
     "load_file": "stn.load_file(path)['large'].sum()",
-    "get_tensor": "safe_open(path, 'np').get_tensor('large').sum()",
-    "get_slice": "safe_open(path, 'np').get_slice('large')[1000:].sum()",
-    "get_tensors": "safe_open(path, 'np').get_tensors()['large'].sum()",
-    "prefetch": "safe_open(path, 'np').prefetch().take('large').sum()",
+    "get_tensor": "f.get_tensor('large').sum()",
+    "get_slice": "f.get_slice('large')[1000:].sum()",
+    "get_tensors": "f.get_tensors()['large'].sum()",
+    "prefetch": "f.prefetch().take('large').sum()",
     "Checkpoint": "Checkpoint(path)['large'].sum()",
 }
 
@@ -235,7 +183,7 @@ import sys
 import safetensors.numpy as stn
 from safetensors import Checkpoint, safe_open
 path, code = sys.argv[1:]
-safe_open(path, "np")  # the header can be read
+f = safe_open(path, "np")  # the header can be read
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -258,10 +206,7 @@ def run_while(path: Path, code: str, disturb: Any, **variables: str) -> tuple[in
 
 @pytest.mark.parametrize("call", CALLS)
 def test_read_errors_of_a_server_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
-    def disturb() -> None:
-        slow.set(fail_from=1 << 20)
-
-    status, output = run_while(slow.path / "t", CALLS[call], disturb)
+    status, output = run_while(slow.path / "t", CALLS[call], lambda: slow.set(fail_from=1 << 20))
     assert status == 0
     if call == "prefetch":
         assert output.startswith("SafetensorError 5 read_failed ")
@@ -269,37 +214,15 @@ def test_read_errors_of_a_server_are_exceptions(call: str, slow: slow_files.Moun
         assert output.startswith("OSError 5 None [Errno 5] Input/output error") and str(slow.path / "t") in output
 
 
-TRUNCATING = {
-    "get_tensor": "tensor = f.get_tensor('large')",
-    "get_tensors": "tensor = f.get_tensors()['large']",
-    "get_slice": "tensor = f.get_slice('large')[1000:]",
-    "prefetch": "tensor = f.prefetch().take('large')",
-}
-
-
-@pytest.mark.parametrize("call", TRUNCATING)
+@pytest.mark.parametrize("call", [name for name, code in CALLS.items() if code.startswith("f.")])
 def test_truncated_files_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
-    def disturb() -> None:
-        os.truncate(slow.source / "t", 1 << 20)
-
-    # The file is opened before it is truncated, and read after it.
-    code = PROGRAM.replace('safe_open(path, "np")  #', 'f = safe_open(path, "np")  #').replace("eval(code)", "exec(code)")
-    command = [sys.executable, "-c", code, str(slow.path / "t"), TRUNCATING[call]]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        disturb()
-        output = process.communicate("go\n")[0]
-    assert process.returncode == 0
-    assert output.startswith("SafetensorError None file_truncated ") and "large" in output
+    status, output = run_while(slow.path / "t", CALLS[call], lambda: os.truncate(slow.source / "t", 1 << 20))
+    assert status == 0 and output.startswith("SafetensorError None file_truncated ") and "large" in output
 
 
 def test_a_map_ends_the_process(slow: slow_files.Mounted) -> None:
-    """The same failure kills a program that maps the file: so the tests above prove something."""
-
-    def disturb() -> None:
-        slow.set(fail_from=1 << 20)
-
-    status, output = run_while(slow.path / "t", CALLS["load_file"], disturb, SAFETENSORS_BACKEND="mmap")
+    """The same failure kills a program that maps the file, which is done on request: so the tests above prove something."""
+    status, output = run_while(slow.path / "t", CALLS["load_file"], lambda: slow.set(fail_from=1 << 20), SAFETENSORS_BACKEND="mmap")
     assert (status, output) == (-signal.SIGBUS, "")
 
 
@@ -310,9 +233,3 @@ def test_the_reference_ends_the_process(slow: slow_files.Mounted, reference: str
         slow.set(fail_from=1 << 20)
         output = process.communicate("go\n")[0]
     assert (process.returncode, output) == (-signal.SIGBUS, "")
-
-
-def test_checkpoint_ignores_the_variable(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAFETENSORS_BACKEND", "mmap")
-    kept = Checkpoint(local)["large"]
-    assert not mapped(local) and kept[0, 1] == 1

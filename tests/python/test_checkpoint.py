@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -194,24 +193,6 @@ def test_error_of_shortened_file_names_file(folder: Path) -> None:
     assert_names_the_file(caught.value, folder / SECOND)
 
 
-def test_invalid_framework_and_device_are_refused(folder: Path) -> None:
-    with pytest.raises(SafetensorError, match="^framework xx is invalid$"):
-        Checkpoint(folder, "xx")
-    with pytest.raises(SafetensorError, match="^Device cuda:0 is not supported for framework numpy$"):
-        Checkpoint(folder, "np", "cuda")
-    with pytest.raises(TypeError, match="^argument 'framework': 'NoneType'"):
-        Checkpoint(folder, None)  # type: ignore[arg-type]
-
-
-@FRAMEWORKS
-def test_get_slice_reads_slices(folder: Path, kind: str) -> None:
-    part = opened(folder, kind).get_slice("wte")
-    assert part.get_shape() == [10, 8] and part.get_dtype() == "F32"
-    want = sharded.tensors()["wte"]
-    for index in (slice(2, 5), (..., 3), (slice(None), slice(1, 7, 2)), -1, (2, 3)):
-        assert same(part[index], want[index])
-
-
 @FRAMEWORKS
 def test_loaded_tensors_share_no_memory(folder: Path, kind: str) -> None:
     checkpoint = opened(folder, kind)
@@ -237,28 +218,6 @@ def test_loads_tensors_of_other_frameworks(folder: Path, kind: str) -> None:
     assert (np.asarray(checkpoint["wte"]) == want["wte"]).all()
     streamed = {name: np.asarray(t) for name, t in checkpoint.stream(["wte", "bias"], dtype="F32")}
     assert (streamed["bias"] == want["bias"]).all() and streamed["bias"].dtype == np.float32
-
-
-def test_threads_share_one_checkpoint(folder: Path) -> None:
-    checkpoint = Checkpoint(folder)
-    want = sharded.tensors()
-    problems: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for _ in range(20):
-                assert all(same(a, want[n]) for n, a in checkpoint.load(threads=2).items())
-                assert all(same(a, want[n]) for n, a in checkpoint.stream(threads=2))
-                assert same(checkpoint.get_slice("wte")[2:4], want["wte"][2:4])
-        except BaseException as problem:  # noqa: BLE001
-            problems.append(problem)
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
 
 
 def test_forked_child_can_load(folder: Path) -> None:

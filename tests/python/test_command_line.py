@@ -14,10 +14,7 @@ from safetensors import load
 def test_ten_thousand_tensors_of_huggingface_hub(tmp_path: Path) -> None:
     torch = framework("torch")
     hub = framework("huggingface_hub")
-    state = {
-        f"model.layers.{i // 100}.experts.{i % 100}.w": torch.full((8,), float(i))
-        for i in range(10_000)
-    }
+    state = {f"model.layers.{i // 100}.experts.{i % 100}.w": torch.full((8,), float(i)) for i in range(10_000)}
     (tmp_path / "model").mkdir()
     hub.save_torch_state_dict(state, str(tmp_path / "model"), max_shard_size="100KB")
     command("verify", tmp_path / "model")

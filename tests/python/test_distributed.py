@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import random
 import re
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from conftest import framework
 
 torch = framework("torch")
 
 import rank_tests  # noqa: E402
+import ranks  # noqa: E402
 import ranks_dcp  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._models.fill import overlapping  # noqa: E402
-from safetensors._ranks.agreement import RankError, portable  # noqa: E402
-from safetensors._ranks.boxes import Box, check_cover  # noqa: E402
-from safetensors._ranks.stored import Stored  # noqa: E402
-from safetensors.distributed import StorageReader  # noqa: E402
+from safetensors.distributed import RankError, StorageReader, StorageWriter  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -104,13 +98,13 @@ def test_opens_the_files_of_ranks(tmp_path: Path) -> None:
     shard(tmp_path, 2, {"w": torch.zeros(1, 3)}, at(2, 0))
     shard(tmp_path, 3, {"w": torch.zeros(0, 3)}, at(3, 0))  # a rank without a row
     (tmp_path / "other.safetensors").write_bytes(b"not read")
-    with closing(Stored.open(tmp_path)) as stored:
-        assert {tensor.name: tensor.shape for tensor in stored} == {"w": (3, 3), "own": (4,)}
-        assert len(stored.checkpoints) == 3
+    state = load(tmp_path, {"w": torch.ones(3, 3), "own": torch.ones(4)})
+    assert not state["w"].any() and not state["own"].any()
     text = '{"weight_map": {"own": "shard-00001-model-00001-of-00001.safetensors"}}'
     (tmp_path / "model.safetensors.index.fp16.json").write_text(text)
-    with closing(Stored.open(tmp_path)) as stored:
-        assert [tensor.name for tensor in stored] == ["own"]
+    assert not load(tmp_path, {"own": torch.ones(4)})["own"].any()
+    with pytest.raises(dcp.CheckpointException, match=r"Missing key in checkpoint state_dict: w\."):
+        load(tmp_path, {"w": torch.ones(3, 3)})
 
 
 @pytest.mark.parametrize(
@@ -128,73 +122,48 @@ def test_opens_the_files_of_ranks(tmp_path: Path) -> None:
         ("{", "it is not JSON: "),
         ("[" * 100_000, "it is not JSON: "),
     ],
+    ids=lambda value: str(value)[:30],
 )
 def test_refuses_false_offsets(tmp_path: Path, second: Any, text: str) -> None:
     shard(tmp_path, 1, {"w": torch.zeros(2, 3)}, at(0, 0))
     shard(tmp_path, 2, {"w": torch.zeros(1, 3)}, second)
-    with pytest.raises(SafetensorError) as raised:
-        Stored.open(tmp_path)
+    with pytest.raises(dcp.CheckpointException) as raised:
+        load(tmp_path, {"w": torch.zeros(3, 3)})
     assert text in str(raised.value)
 
 
 def test_refuses_files_that_differ_in_dtype(tmp_path: Path) -> None:
     shard(tmp_path, 1, {"w": torch.zeros(2, 3)}, at(0, 0))
     shard(tmp_path, 2, {"w": torch.zeros(1, 3).half()}, at(2, 0))
-    with pytest.raises(SafetensorError, match="tensor 'w' is F16 with 2 dimensions in .*, and F32 with 2 in another file"):
-        Stored.open(tmp_path)
+    with pytest.raises(dcp.CheckpointException, match="tensor 'w' is F16 with 2 dimensions in .*, and F32 with 2 in another file"):
+        load(tmp_path, {"w": torch.zeros(3, 3)})
 
 
-# --- parts ---
-
-
-def test_covers_as_counted_cell_by_cell() -> None:
-    choose = random.Random(7)
-    verdicts = set()
-    for _ in range(3000):
-        shape = tuple(choose.randint(1, 4) for _ in range(choose.randint(1, 2)))
-        boxes = []
-        for _ in range(choose.randint(1, 3)):
-            offsets = tuple(choose.randint(0, n - 1) for n in shape)
-            boxes.append(Box(offsets, tuple(choose.randint(0, n - o) for n, o in zip(shape, offsets, strict=True))))
-        count = np.zeros(shape, int)
-        for box in boxes:
-            count[tuple(slice(o, o + n) for o, n in zip(*box, strict=True))] += 1
-        whole = bool((count == 1).all())
-        verdicts.add(whole)
-        assert (check_cover(boxes, shape) is None) == whole, (boxes, shape)
-    assert verdicts == {True, False}
-
-
-def test_finds_owners_that_share_memory() -> None:
-    choose = random.Random(8)
-    for _ in range(500):
-        base = torch.zeros(40, dtype=torch.uint8)
-        spans = [(begin := choose.randint(0, 39), choose.randint(begin, 40)) for _ in range(choose.randint(1, 7))]
-        owners = [choose.randint(0, 3) for _ in spans]
-        expected = {
-            one
-            for (a, b), one in zip(spans, owners, strict=True)
-            for (c, d), other in zip(spans, owners, strict=True)
-            if one != other and max(a, c) < min(b, d)
-        }
-        assert overlapping([base[a:b] for a, b in spans], owners) == expected, (spans, owners)
-
-
-class Unpicklable(Exception):
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__(f"{one} and {two}")
-
-
-def test_errors_travel() -> None:
-    kept = ValueError("as it is")
-    assert portable(kept) is kept
-    assert repr(portable(Unpicklable(1, 2))) == "SafetensorError('Unpicklable: 1 and 2')"
+def test_errors_of_ranks_travel() -> None:
     error = RankError({3: "OSError: gone", 1: "OSError: gone", 2: "KeyError: 'w'"}, 4)
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "3 of 4 ranks failed: ranks 1, 3: OSError: gone; rank 2: KeyError: 'w'"
     assert again.failures == error.failures and isinstance(again, SafetensorError)
     many = RankError(dict.fromkeys(range(100), "E: x"), 100)
     assert str(many) == "100 of 100 ranks failed: ranks 0, 1, 2, 3, 4, 5, 6, 7, ... (100 ranks): E: x"
+
+
+# --- Ctrl-C ---
+
+
+@pytest.mark.parametrize("case", ["in_the_planner", "in_an_exchange"])
+def test_ctrl_c_on_one_rank(tmp_path: Path, case: str) -> None:
+    found = ranks.run("ranks_interrupt", 2, tmp_path, [case])[case]
+    assert found == {}, "\n".join(found.values())
+
+
+def test_documents_say_where_ctrl_c_is_no_checkpoint_exception() -> None:
+    text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
+    assert "| Ctrl-C on a rank while torch exchanges plans or results | this rank raises `KeyboardInterrupt`." in text
+    table = 'except in the cases of the table in "Errors of dcp.load" of docs/distributed.md'
+    for owner in (StorageReader, StorageWriter):
+        said = " ".join((owner.__doc__ or "").split())
+        assert re.search(f"CheckpointException on all ranks, [^.]*{re.escape(table)}", said)
 
 
 @pytest.mark.parametrize("missing", ["torch", "torch.distributed.checkpoint"])

@@ -39,21 +39,15 @@ def array_and_index(choose: Any, torch: bool = False) -> tuple[Any, Any]:
     dtype = np.dtype(choose(draw.sampled_from(DTYPES)))
     array = (np.arange(int(np.prod(shape))) % 251).astype(dtype).reshape(shape)
     count = choose(draw.integers(0, len(shape)))
-    before = (
-        choose(draw.integers(0, count)) if choose(draw.booleans()) else None
-    )  # an ellipsis behind so many
-    sizes = (
-        shape[:count] if before is None else shape[:before] + shape[len(shape) - (count - before) :]
-    )
+    before = choose(draw.integers(0, count)) if choose(draw.booleans()) else None  # an ellipsis behind so many
+    sizes = shape[:count] if before is None else shape[:before] + shape[len(shape) - (count - before) :]
     index: list[Any] = []
     for size in sizes:
         if size > 0 and choose(draw.booleans()):
             index.append(choose(draw.integers(-size, size - 1)))
             continue
         bound = draw.none() | draw.integers(-size - 3, size + 3)
-        step = choose(
-            draw.none() | (draw.integers(1, 4) if torch else draw.integers(-4, 4).filter(bool))
-        )
+        step = choose(draw.none() | (draw.integers(1, 4) if torch else draw.integers(-4, 4).filter(bool)))
         index.append(slice(choose(bound), choose(bound), step))
     if before is not None:
         index.insert(before, ...)
@@ -70,10 +64,7 @@ def past_the_end(array: Any, index: Any) -> bool:
     if ... in items:
         at = items.index(...)
         items[at : at + 1] = [slice(None)] * (array.ndim - len(items) + 1)
-    return any(
-        isinstance(item, slice) and max(item.start or 0, item.stop or 0) > size
-        for item, size in zip(items, array.shape)
-    )
+    return any(isinstance(item, slice) and max(item.start or 0, item.stop or 0) > size for item, size in zip(items, array.shape))
 
 
 @MANY
@@ -113,11 +104,7 @@ def any_array(choose: Any) -> Any:
     if choose(draw.booleans()):
         shape = (1,) * choose(draw.integers(0, 60)) + tuple(shape)
     array = (np.arange(int(np.prod(shape))) * 7 % 251).astype(dtype).reshape(shape)
-    form = choose(
-        draw.sampled_from(
-            ["as it is", "reversed", "transposed", "strided", "swapped", "broadcast", "fortran"]
-        )
-    )
+    form = choose(draw.sampled_from(["as it is", "reversed", "transposed", "strided", "swapped", "broadcast", "fortran"]))
     if form == "reversed" and array.ndim:
         return array[::-1]
     if form == "transposed":
@@ -131,23 +118,16 @@ def any_array(choose: Any) -> Any:
     return np.asfortranarray(array) if form == "fortran" else array
 
 
-NAMES = draw.text(draw.characters(exclude_categories=["Cs"]), max_size=12).filter(
-    lambda n: n != "__metadata__"
-)
+NAMES = draw.text(draw.characters(exclude_categories=["Cs"]), max_size=12).filter(lambda n: n != "__metadata__")
 
 
 @MANY
 @given(
     draw.dictionaries(NAMES, any_array(), max_size=6),
-    draw.none()
-    | draw.dictionaries(
-        draw.text(draw.characters(exclude_categories=["Cs"]), max_size=8), NAMES, max_size=3
-    ),
+    draw.none() | draw.dictionaries(draw.text(draw.characters(exclude_categories=["Cs"]), max_size=8), NAMES, max_size=3),
     draw.sampled_from(["mmap", "pread", "auto"]),
 )
-def test_round_trip(
-    folder: Path, tensors: dict[str, Any], metadata: dict[str, str] | None, backend: str
-) -> None:
+def test_round_trip(folder: Path, tensors: dict[str, Any], metadata: dict[str, str] | None, backend: str) -> None:
     assume(all(a.ndim <= 64 for a in tensors.values()))
     stn.save_file(tensors, folder / "r", metadata, durability="none")
     data = (folder / "r").read_bytes()
@@ -158,10 +138,5 @@ def test_round_trip(
     for made in (loaded, stn.load(data), stn.load(data, copy=False)):
         assert made.keys() == tensors.keys()
         for name, array in tensors.items():
-            assert same(
-                made[name],
-                np.ascontiguousarray(array)
-                .astype(array.dtype.newbyteorder("<"))
-                .reshape(array.shape),
-            )
+            assert same(made[name], np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).reshape(array.shape))
     assert stn.save(loaded, metadata) == data

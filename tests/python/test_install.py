@@ -37,25 +37,33 @@ def run(site: Path, code: str, value: str | None = None) -> tuple[str, str]:
     if value is not None:
         environment["SAFETENSORS_CPP"] = value
     start = f"import site; site.addsitedir({str(site)!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-c", start + code], capture_output=True, text=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
 
 def test_install_takes_the_place(site: Path) -> None:
-    code = (
-        "import safetensors_cpp; safetensors_cpp.install()\n"
-        "import safetensors, safetensors.numpy, safetensors._safetensors_rust, safetensors._arrays.targets\n"
-        "assert safetensors is safetensors_cpp\n"
-        "from safetensors_cpp import numpy\n"
-        "assert safetensors.numpy is numpy and numpy.__spec__.name == 'safetensors_cpp.numpy'\n"
-        "import safetensors_cpp._native as native, safetensors._native as again; assert native is again\n"
-        "from safetensors import safe_open; assert safe_open is safetensors_cpp.safe_open\n"
-        "print(safetensors.__file__)"
-    )
-    assert run(site, code)[0] == f"{site / 'safetensors_cpp' / '__init__.py'}\n"
+    code = """
+import safetensors_cpp, sys; safetensors_cpp.install()
+import safetensors, safetensors.numpy, safetensors._safetensors_rust
+assert safetensors is safetensors_cpp and safetensors.__file__ == sys.modules["safetensors_cpp"].__file__
+from safetensors_cpp import numpy
+assert safetensors.numpy is numpy and numpy.__spec__.name == 'safetensors_cpp.numpy'
+import safetensors_cpp._native as native, safetensors._native as again; assert native is again
+from safetensors import safe_open; assert safe_open is safetensors_cpp.safe_open
+count = len(sys.meta_path); safetensors_cpp.install(); import safetensors.numpy as second
+assert second is numpy and len(sys.meta_path) == count  # twice is once
+import importlib, importlib.util
+assert importlib.util.find_spec('safetensors') and importlib.util.find_spec('safetensors.torch')
+assert importlib.util.find_spec('safetensors.nothing') is None
+assert importlib.reload(numpy) is numpy and importlib.reload(safetensors) is safetensors_cpp
+for name in ('safetensors.nothing', 'safetensors.numpy.nothing', 'safetensors._native.nothing'):
+  try: __import__(name)
+  except ModuleNotFoundError as error: print(error.name, '|', error)
+"""
+    lines = run(site, code)[0].splitlines()
+    names = ["safetensors.nothing", "safetensors.numpy.nothing", "safetensors._native.nothing"]
+    assert [line.split(" | ")[0] for line in lines] == names and lines[0].endswith("No module named 'safetensors.nothing'")
 
 
 def test_the_environment_takes_the_place(site: Path) -> None:
@@ -78,15 +86,10 @@ def test_python_starts_although_install_fails(site: Path) -> None:
     assert errors.count("\n") == 1
 
 
-def test_without_the_variable_nothing_is_imported(site: Path) -> None:
-    code = "import sys; print([name for name in sys.modules if name.startswith('safetensors')])"
-    assert run(site, code)[0] == "[]\n"
-
-
-def test_with_the_variable_the_extension_is_not_loaded(site: Path) -> None:
+@pytest.mark.parametrize(("value", "expected"), [(None, []), ("1", ["safetensors", *(f"safetensors_cpp{m}" for m in ("", "._install", "._startup"))])])
+def test_the_start_of_python_imports_little(site: Path, value: str | None, expected: list[str]) -> None:
     code = "import sys; print(sorted(name for name in sys.modules if name.startswith('safetensors')))"
-    expected = ["safetensors", "safetensors_cpp", "safetensors_cpp._install", "safetensors_cpp._startup"]
-    assert run(site, code, "1")[0] == f"{expected}\n"
+    assert run(site, code, value)[0] == f"{expected}\n"
 
 
 def test_install_refuses_another_package(site: Path) -> None:
@@ -96,7 +99,10 @@ def test_install_refuses_another_package(site: Path) -> None:
         "for _ in range(2):\n"
         "  try: safetensors_cpp.install(); print('no error')\n"
         "  except ImportError as error: print(error.name, error)\n"
-        "assert sys.modules['safetensors'] is safetensors and sys.meta_path == before[1]"
+        "assert sys.modules['safetensors'] is safetensors and sys.meta_path == before[1]\n"
+        "import safetensors.numpy; del sys.modules['safetensors']  # a submodule is enough\n"
+        "try: safetensors_cpp.install(); print('no error')\n"
+        "except ImportError as error: assert error.name.startswith('safetensors.')"
     )
     expected = (
         "safetensors safetensors_cpp.install(): safetensors is already imported, from"
@@ -106,74 +112,21 @@ def test_install_refuses_another_package(site: Path) -> None:
     assert run(site, code)[0] == expected * 2
 
 
-def test_install_refuses_a_submodule_of_another_package(site: Path) -> None:
-    code = (
-        "import safetensors.numpy, safetensors_cpp, sys; del sys.modules['safetensors']\n"
-        "try: safetensors_cpp.install()\n"
-        "except ImportError as error: print(error.name)"
-    )
-    assert run(site, code)[0].startswith("safetensors.")
-
-
-def test_install_twice_is_once(site: Path) -> None:
-    code = (
-        "import safetensors_cpp, sys; safetensors_cpp.install()\n"
-        "import safetensors.numpy as first; count = len(sys.meta_path)\n"
-        "safetensors_cpp.install(); import safetensors.numpy as second\n"
-        "assert first is second and len(sys.meta_path) == count\n"
-        "safetensors_cpp.install()"
-    )
-    run(site, code)
-
-
-def test_unknown_modules_keep_their_error(site: Path) -> None:
-    code = (
-        "import safetensors_cpp; safetensors_cpp.install()\n"
-        "for name in ('safetensors.nothing', 'safetensors.numpy.nothing', 'safetensors._native.nothing'):\n"
-        "  try: __import__(name)\n"
-        "  except ModuleNotFoundError as error: print(error.name, '|', error)"
-    )
-    lines = run(site, code)[0].splitlines()
-    assert [line.split(" | ")[0] for line in lines] == [
-        "safetensors.nothing", "safetensors.numpy.nothing", "safetensors._native.nothing",
-    ]  # fmt: skip
-    assert lines[0].endswith("No module named 'safetensors.nothing'")
-
-
-def test_reload_and_find_spec_work(site: Path) -> None:
-    code = (
-        "import safetensors_cpp; safetensors_cpp.install()\n"
-        "import importlib, importlib.util, safetensors.numpy\n"
-        "assert importlib.util.find_spec('safetensors') and importlib.util.find_spec('safetensors.torch')\n"
-        "assert importlib.util.find_spec('safetensors.nothing') is None\n"
-        "assert importlib.reload(safetensors.numpy) is safetensors.numpy\n"
-        "assert importlib.reload(safetensors) is safetensors_cpp"
-    )
-    run(site, code)
-
-
 def test_pickles_name_the_module_that_has_the_class(site: Path) -> None:
-    code = (
-        "import safetensors_cpp, pickle; safetensors_cpp.install()\n"
-        "import safetensors, safetensors.numpy\n"
-        "for thing in (safetensors.SafetensorError('a'), safetensors.MissingTensorError, safetensors.safe_open,\n"
-        "              safetensors.Checkpoint, safetensors.numpy.load, safetensors.load):\n"
-        "  text = pickle.dumps(thing)\n"
-        "  assert b'safetensors_cpp' in text and type(pickle.loads(text)) is type(thing)\n"
-        "print(safetensors.SafetensorError.__module__, safetensors.safe_open.__module__, safetensors.Checkpoint.__module__)"
-    )
-    expected = "safetensors_cpp._safetensors_rust safetensors_cpp._native safetensors_cpp._read.checkpoint\n"
-    assert run(site, code)[0] == expected
-
-
-def test_pickles_of_the_errors_of_ranks_name_their_module(site: Path) -> None:
-    pytest.importorskip("torch.distributed")
-    code = (
-        "import safetensors_cpp.distributed as own, pickle\n"
-        "assert own.RankError.__module__ == 'safetensors_cpp.distributed'\n"
-        "assert pickle.loads(pickle.dumps(own.RankError)) is own.RankError"
-    )
-    run(site, code)
+    code = """
+import safetensors_cpp, pickle; safetensors_cpp.install()
+import safetensors, safetensors.numpy
+things = [safetensors.SafetensorError('a'), safetensors.MissingTensorError, safetensors.safe_open,
+          safetensors.Checkpoint, safetensors.numpy.load, safetensors.load]
+try: import torch.distributed, safetensors.distributed
+except ImportError: pass
+else: things.append(safetensors.distributed.RankError); assert things[-1].__module__ == 'safetensors_cpp.distributed'
+for thing in things:
+  text = pickle.dumps(thing)
+  assert b'safetensors_cpp' in text and type(pickle.loads(text)) is type(thing)
+print(safetensors.SafetensorError.__module__, safetensors.safe_open.__module__)
+"""
+    assert run(site, code)[0] == "safetensors_cpp._safetensors_rust safetensors_cpp._native\n"
 
 
 def test_save_and_the_extension_import_their_own_package(site: Path) -> None:
@@ -216,10 +169,7 @@ def test_an_extension_for_another_python_is_explained(site: Path, tmp_path: Path
     copy = tmp_path / "safetensors_cpp"
     shutil.copytree(site / "safetensors_cpp", copy, ignore=shutil.ignore_patterns("_native.*.so", "_native.so"))
     (copy / "_native.cpython-36m-x86_64-linux-gnu.so").write_bytes(b"")
-    code = (
-        "try:\n  from safetensors_cpp import safe_open\n"
-        "except ImportError as error: print(error.name, error)"
-    )
+    code = ("try:\n  from safetensors_cpp import safe_open\n" "except ImportError as error: print(error.name, error)")
     text = run(tmp_path, f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}")[0]
     assert text.startswith(f"safetensors_cpp._native safetensors_cpp._native does not fit this Python {sys.version.split()[0]}")
     assert f"found _native.cpython-36m-x86_64-linux-gnu.so in {copy}, expected" in text

@@ -16,9 +16,7 @@ from generated_headers import generate
 import safetensors.numpy as st
 from safetensors import SafetensorError, safe_open
 
-CLEAN = {
-    "PATH": "/usr/bin:/bin"
-}  # no PYTHONPATH, which would lead the reference's interpreter to our package
+CLEAN = {"PATH": "/usr/bin:/bin"}  # no PYTHONPATH, which would lead the reference's interpreter to our package
 
 # The dtypes of NumPy that both know.
 DTYPES = ["?", "u1", "i1", "<i2", "<u2", "<f2", "<i4", "<u4", "<f4", "<f8", "<i8", "<u8", "<c8"]
@@ -49,9 +47,7 @@ def bits(t): return bytes(t.contiguous().view(-1).view(torch.uint8).tolist())
 
 
 def ask(reference: str, code: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [reference, "-c", code, *arguments], capture_output=True, text=True, env=CLEAN
-    )
+    done = subprocess.run([reference, "-c", code, *arguments], capture_output=True, text=True, env=CLEAN)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -62,10 +58,7 @@ def test_the_reference_is_the_reference(reference: str) -> None:
 
 @pytest.mark.parametrize("metadata", [None, {"k": 'v \u00e9 " \\ \n'}, {}])
 def test_numpy_both_ways(reference: str, metadata: dict[str, str] | None, tmp_path: Path) -> None:
-    write = (
-        ARRAYS
-        + f"import safetensors.numpy as st; st.save_file(arrays(), sys.argv[1], {metadata!r})"
-    )
+    write = ARRAYS + f"import safetensors.numpy as st; st.save_file(arrays(), sys.argv[1], {metadata!r})"
     ask(reference, write, str(tmp_path / "theirs"))
     names: dict[str, Any] = {}
     exec(ARRAYS, names)
@@ -75,10 +68,7 @@ def test_numpy_both_ways(reference: str, metadata: dict[str, str] | None, tmp_pa
     for backend in ("mmap", "pread", "auto"):
         loaded = st.load_file(tmp_path / "theirs", backend=backend)
         assert loaded.keys() == mine.keys()
-        assert all(
-            loaded[n].tobytes() == mine[n].tobytes() and loaded[n].shape == mine[n].shape
-            for n in mine
-        )
+        assert all(loaded[n].tobytes() == mine[n].tobytes() and loaded[n].shape == mine[n].shape for n in mine)
     read = ARRAYS + (
         "import safetensors.numpy as st\nfrom safetensors import safe_open\n"
         "got, want = st.load_file(sys.argv[1]), arrays()\n"
@@ -96,11 +86,7 @@ def test_torch_both_ways(reference: str, tmp_path: Path) -> None:
 
     import safetensors.torch as stt
 
-    ask(
-        reference,
-        TENSORS + "import safetensors.torch as st; st.save_file(tensors(), sys.argv[1])",
-        str(tmp_path / "theirs"),
-    )
+    ask(reference, TENSORS + "import safetensors.torch as st; st.save_file(tensors(), sys.argv[1])", str(tmp_path / "theirs"))
     names: dict[str, Any] = {}
     exec(TENSORS, names)
     mine = names["tensors"]()
@@ -108,9 +94,7 @@ def test_torch_both_ways(reference: str, tmp_path: Path) -> None:
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     loaded = stt.load_file(tmp_path / "theirs")
     for name, tensor in mine.items():
-        assert loaded[name].dtype == tensor.dtype and names["bits"](loaded[name]) == names["bits"](
-            tensor
-        )
+        assert loaded[name].dtype == tensor.dtype and names["bits"](loaded[name]) == names["bits"](tensor)
     read = TENSORS + (
         "import safetensors.torch as st\ngot, want = st.load_file(sys.argv[1]), tensors()\n"
         "assert got.keys() == want.keys() and all(bits(got[n]) == bits(want[n]) for n in want)"
@@ -130,10 +114,7 @@ def test_torch_both_ways(reference: str, tmp_path: Path) -> None:
 STRICTER = {
     "duplicate_key": " is repeated",
     "json_leading_whitespace": "white space before the { that a header begins with",
-    "json_type": (
-        ": a tensor's entry must be an object, found an array",
-        "dtype must be a string, found an object",
-    ),
+    "json_type": (": a tensor's entry must be an object, found an array", "dtype must be a string, found an object"),
 }
 BORDER = b"1.7976931348623158e308"  # rounds to the largest double
 
@@ -155,9 +136,7 @@ PREFIX = "Error while deserializing header: "
 def verdicts_of_the_reference(reference: str, paths: list[Path]) -> list[dict[str, Any]]:
     script = Path(__file__).with_name("reference_verdicts.py")
     lines = "".join(json.dumps(str(path)) + "\n" for path in paths)
-    done = subprocess.run(
-        [reference, str(script)], input=lines, capture_output=True, text=True, env=CLEAN
-    )
+    done = subprocess.run([reference, str(script)], input=lines, capture_output=True, text=True, env=CLEAN)
     assert done.returncode == 0, done.stderr
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(verdicts) == len(paths)
@@ -194,17 +173,13 @@ def judge(path: Path, theirs: dict[str, Any]) -> str:
         assert ours == theirs, case
         return "good"
     assert "error" in theirs, case
-    said = [
-        text.removeprefix(f"SafetensorError: {PREFIX}") for text in (ours["error"], theirs["error"])
-    ]
+    said = [text.removeprefix(f"SafetensorError: {PREFIX}") for text in (ours["error"], theirs["error"])]
     phrase = PHRASES.get(code, "invalid JSON in header: ")
     assert said[0].startswith(phrase), case
     # In which order the reference looks at tensors that begin at one byte is random.
     swapped = {code: PHRASES[code] for code in ("invalid_offset", "size_mismatch")}
     allowed = tuple(swapped.values()) if code in swapped else (phrase,)
-    assert said[1].startswith(allowed) or (
-        BORDER in file and "number out of range" in said[1]
-    ), case
+    assert said[1].startswith(allowed) or (BORDER in file and "number out of range" in said[1]), case
     return code
 
 
@@ -212,40 +187,19 @@ def test_both_judge_thousands_of_headers_alike(reference: str, tmp_path: Path) -
     paths = [tmp_path / str(seed) for seed in range(8000)]
     for seed, path in enumerate(paths):
         path.write_bytes(generate(seed))
-    kinds = Counter(
-        judge(path, theirs)
-        for path, theirs in zip(paths, verdicts_of_the_reference(reference, paths), strict=True)
-    )
+    kinds = Counter(judge(path, theirs) for path, theirs in zip(paths, verdicts_of_the_reference(reference, paths), strict=True))
     assert kinds["good"] > 2000
     # Each rule and each difference was met, so that a generator gone stale is seen.
-    met = {
-        *PHRASES,
-        "json_syntax",
-        "json_depth",
-        "json_number",
-        "json_type",
-        "json_integer",
-        "unknown_dtype",
-    }
-    met |= {"missing_field", "border, on purpose", *(f"{code}, on purpose" for code in STRICTER)}
+    met = {*PHRASES, *(f"json_{what}" for what in ("syntax", "depth", "number", "type", "integer")), "unknown_dtype", "missing_field"}
+    met |= {"border, on purpose", *(f"{code}, on purpose" for code in STRICTER)}
     assert {kind for kind, count in kinds.items() if count >= 5} >= met, kinds
 
 
 def test_sorting_is_the_same(reference: str, tmp_path: Path) -> None:
-    kinds = [
-        ("b", "<f4"),
-        ("a", "<f8"),
-        ("c", "<f4"),
-        ("A", "u1"),
-        ("\u00e9", "<f4"),
-        ("z", "?"),
-        ("\ufffd", "<f4"),
-    ]
+    kinds = [("b", "<f4"), ("a", "<f8"), ("c", "<f4"), ("A", "u1"), ("\u00e9", "<f4"), ("z", "?"), ("\ufffd", "<f4")]
     st.save_file({name: np.zeros(1, dtype) for name, dtype in kinds}, tmp_path / "t")
     [theirs] = verdicts_of_the_reference(reference, [tmp_path / "t"])
     assert our_verdict(tmp_path / "t") == (theirs, "")
-    code = (
-        "import sys, safetensors as s; print(ascii(s.safe_open(sys.argv[1], 'np').offset_keys()))"
-    )
+    code = "import sys, safetensors as s; print(ascii(s.safe_open(sys.argv[1], 'np').offset_keys()))"
     with safe_open(tmp_path / "t", "np") as f:
         assert ask(reference, code, str(tmp_path / "t")) == ascii(f.offset_keys()) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,11 @@ from safetensors import Checkpoint, SafetensorError, load
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
-NUMPY: dict[str, Any] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn,
-    "F8_E5M2": ml_dtypes.float8_e5m2,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
-}
 TORCH = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-}
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
+}  # fmt: skip
+NUMPY: dict[str, Any] = {name: getattr(ml_dtypes, said, None) or getattr(np, said) for name, said in TORCH.items()}
 FLOATS = "float8_e5m2, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2fnuz, float16, bfloat16, float32, float64"
 CASTS = FLOATS + ", uint8, int8, int16, uint16, int32, uint32, int64, uint64"
 PAIRS = [(a, b) for a in NUMPY for b in NUMPY if b != "F8_E8M0"]
@@ -152,6 +136,7 @@ def test_a_dict_casts_only_what_it_names(mixed: Path) -> None:
         (float, TypeError, "^dtype float does not say how many bits"),
         ({"i": "F32"}, SafetensorError, "tensor `i`: cannot cast I64 to F32"),
         ({"f": "I8"}, SafetensorError, "tensor `f`: cannot cast F32 to I8"),
+        ({"i": "BOOL"}, SafetensorError, "tensor `i`: cannot cast I64 to BOOL"),
         ({"z": "F32"}, SafetensorError, "^dtype names a tensor that is not loaded: z$"),
     ],
 )
@@ -159,6 +144,33 @@ def test_dtypes_that_cannot_be(mixed: Path, dtype: Any, kind: type[Exception], t
     for call in (load, lambda *a, **k: Checkpoint(*a).stream(**k)):
         with pytest.raises(kind, match=text if text.startswith("^") else text_about(mixed, text)):
             call(mixed, dtype=dtype)
+
+
+@pytest.mark.parametrize(("stored", "wanted"), [("I64", "U8"), ("U64", "I64"), ("I8", "U64"), ("U16", "I32")])
+def test_integers_are_checked(tmp_path: Path, stored: str, wanted: str) -> None:
+    """tests/format and tests/plan have all pairs."""
+    path, kinds = tmp_path / "i", [np.dtype(name.replace("I", "int").replace("U", "uint")) for name in (stored, wanted)]
+    has, fits = map(np.iinfo, kinds)
+    low, high = max(has.min, fits.min), min(has.max, fits.max)
+    stn.save_file({"t": np.array([[low, 0, high]], kinds[0]), "f": np.ones(2, np.float32)}, path)
+    made = load(path, dtype=kinds[1])
+    assert made["t"].dtype == kinds[1] and made["t"].tolist() == [[low, 0, high]] and made["f"].dtype == np.float32
+    for wrong in (low - 1, high + 1):
+        if has.min <= wrong <= has.max:
+            stn.save_file({"t": np.array([[0, 1, wrong]], kinds[0])}, path)
+            text = f"tensor `t`: cannot cast {stored} to {wanted}: element [0, 2] is {wrong}, the range of "
+            with pytest.raises(SafetensorError, match=re.escape(text)):
+                load(path, dtype={"t": wanted})
+
+
+def test_element_of_a_slice_is_that_of_the_tensor(tmp_path: Path) -> None:
+    path, values = tmp_path / "i", np.arange(1000, dtype=np.int32).reshape(100, 10)
+    stn.save_file({"t": values}, path)
+    out = np.zeros((24, 10), np.uint8)
+    load(path, slices={"t": np.s_[24:0:-1]}, dtype="U8", out={"t": out})
+    assert (out == values[24:0:-1]).all()
+    with pytest.raises(SafetensorError, match=re.escape("element [30, 2] is 302, the range of U8 is 0 to 255")):
+        load(path, slices={"t": np.s_[30:31, 2:3]}, dtype="U8")
 
 
 def test_floats_that_may_be_scales_are_warned_about(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import rank_tests  # noqa: E402
 import ranks_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._ranks.shards import _cut  # noqa: E402
 from safetensors.distributed import load_sharded  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
@@ -37,16 +35,3 @@ def test_raises_its_own_error_without_a_process_group(tmp_path: Path) -> None:
         load_sharded({}, tmp_path)
     with pytest.raises(TypeError, match="target is int: give a module, a dict or None"):
         load_sharded(5, tmp_path)  # type: ignore[call-overload]
-
-
-def test_cuts_ranges_as_torch_cuts_indices() -> None:
-    choose = random.Random(3)
-    for _ in range(500):
-        bounds = sorted(choose.sample(range(30), 2 * choose.randint(0, 3)))
-        ranges = list(zip(bounds[::2], bounds[1::2], strict=True))
-        indices = torch.tensor([i for begin, end in ranges for i in range(begin, end)], dtype=torch.int64)
-        count = choose.randint(1, 5)
-        chunks = [chunk.tolist() for chunk in torch.chunk(indices, count)] if len(indices) else []
-        for index in range(count):
-            found = [i for begin, end in _cut(ranges, count, index) for i in range(begin, end)]
-            assert found == (chunks[index] if index < len(chunks) else []), (ranges, count, index)

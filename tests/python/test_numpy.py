@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,19 +35,6 @@ def test_arrays_are_writable_and_the_file_never_changes(backend: str, tmp_path: 
     assert path.read_bytes() == before
 
 
-@BACKENDS
-def test_two_calls_never_share_memory(backend: str, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    for size in (4, 1 << 18):  # copied, mapped
-        st.save_file({"a": np.arange(size, dtype=np.float64)}, path)
-        with safe_open(path, "np", backend=backend) as f:
-            made = [f.get_tensor("a"), f.get_tensor("a"), f.get_slice("a")[:], f.get_slice("a")[...]]
-        made += [st.load_file(path, backend=backend)["a"] for _ in range(2)]
-        for i, array in enumerate(made):
-            array[:] = i
-        assert [array[0] for array in made] == list(range(6))
-
-
 def test_a_file_larger_than_memory_opens(tmp_path: Path) -> None:
     size = 1 << 42
     header = json.dumps({"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
@@ -74,13 +60,6 @@ def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
     for backend in ("mmap", "pread", "auto"):
         loaded = st.load_file(path, backend=backend)["b"]
         assert loaded.flags.aligned and loaded.tolist() == [1, 2]
-
-
-def test_arrays_that_are_not_packed_are_packed() -> None:
-    base = np.arange(24, dtype=np.float32).reshape(4, 6)
-    for array in (base.T, base[:, ::2], base[::-1], np.broadcast_to(base[0], (3, 6)), np.asfortranarray(base)):
-        again = st.load(st.save({"a": array}))["a"]
-        assert again.shape == array.shape and (again == array).all()
 
 
 @pytest.mark.parametrize("dtype", [">i2", ">u4", ">f8", ">c8", ">f2", "<i4", "=i8"])
@@ -123,19 +102,13 @@ def test_4_and_6_bits_stay_packed(backend: str, tmp_path: Path) -> None:
             f.get_tensor("f6b")
 
 
-def test_without_ml_dtypes_the_error_names_it(tmp_path: Path) -> None:
+def test_without_ml_dtypes_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     st.save_file({"a": np.zeros(2, ml_dtypes.bfloat16)}, tmp_path / "t")
-    code = (
-        "import sys; sys.modules['ml_dtypes'] = None\n"
-        "import safetensors.numpy as st\n"
-        "try: st.load_file(sys.argv[1])\n"
-        "except Exception as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], capture_output=True, text=True)
-    assert done.stdout == (
-        "NumPy has no bfloat16, which BF16 needs: install the package ml_dtypes, or load with another framework\n"
-    ), done.stderr
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    text = "NumPy has no bfloat16, which BF16 needs: install the package ml_dtypes, or load with another framework"
+    with pytest.raises(SafetensorError, match=f"^{text}$"):
+        st.load_file(tmp_path / "t")
 
 
 def test_load_without_a_copy() -> None:
@@ -174,29 +147,6 @@ def test_private_names() -> None:
     assert repr(specs["a"]).startswith("TensorSpec(dtype='F32', shape=[3, 2], data_ptr=") and len(keep) == 1
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert (st._view2np(deserialize(st.save({"a": array})))["a"] == array).all()
-
-
-def test_the_published_pseudo_code_reads_our_files(tmp_path: Path) -> None:
-    arrays = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.arange(3, dtype=np.int64), "e": np.zeros((0, 2))}
-    st.save_file(arrays, tmp_path / "t", {"format": "np"})
-    with open(tmp_path / "t", "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        data = file.read()
-    assert header.pop("__metadata__") == {"format": "np"}
-    assert size % 8 == 0 and sum(e["data_offsets"][1] - e["data_offsets"][0] for e in header.values()) == len(data)
-    types = {"F32": np.float32, "I64": np.int64, "F64": np.float64}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        array = np.frombuffer(data[begin:end], dtype=types[entry["dtype"]]).reshape(entry["shape"])
-        assert (array == arrays[name]).all() and array.shape == arrays[name].shape
-
-
-def test_a_huge_rank_and_no_dimension() -> None:
-    for rank in (0, 1, 32, 64):
-        array = np.arange(2.0).reshape((1,) * (rank - 1) + (2,)) if rank else np.array(2.0)
-        again = st.load(st.save({"a": array}))["a"]
-        assert again.shape == array.shape and (again == array).all()
 
 
 def test_saving_over_the_file_that_is_mapped(tmp_path: Path) -> None:

@@ -22,9 +22,7 @@ def made() -> Any:
 
 
 def provider() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "pypi_readme", ROOT / "python" / "packaging" / "pypi_readme.py"
-    )
+    spec = importlib.util.spec_from_file_location("pypi_readme", ROOT / "python" / "packaging" / "pypi_readme.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import collections
 import gc
+import json
 import os
 import pickle
-import subprocess
-import sys
 import types
 import weakref
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import framework, installed
+from conftest import framework, installed, run
 
 import safetensors
 import safetensors.numpy as stn
@@ -76,26 +75,16 @@ WRONG_PLANS: list[tuple[Any, str]] = [
     ({3: None, "zz": None}, "prefetch plan keys must be tensor names"),
     ({b"b": None}, "prefetch plan keys must be tensor names"),
     ({"\ud800": None}, "prefetch plan keys must be tensor names"),
-    ({"b": 3}, "prefetch plan values must be None or a slice, got <class 'int'> for b"),
-    ({"b": (1, 2)}, "prefetch plan values must be None or a slice, got <class 'tuple'> for b"),
-    ({"b": True}, "prefetch plan values must be None or a slice, got <class 'bool'> for b"),
-    ({"b": ...}, "prefetch plan values must be None or a slice, got <class 'ellipsis'> for b"),
-    ({"b": slice}, "prefetch plan values must be None or a slice, got <class 'type'> for b"),
+    *(({"b": value}, f"prefetch plan values must be None or a slice, got {type(value)} for b") for value in (3, (1, 2), True, ..., slice)),
     ({"s": slice(None)}, "cannot slice rows of the 0-d tensor s"),
     ({"s": slice("a", 1, 0)}, "cannot slice rows of the 0-d tensor s"),
-    ({"b": slice("a", 2, 0)}, "prefetch plan slice bounds for b must be integers or None"),
-    ({"b": slice(1.0, 2)}, "prefetch plan slice bounds for b must be integers or None"),
-    ({"b": slice(Boom(), 2)}, "prefetch plan slice bounds for b must be integers or None"),
-    ({"b": slice(None, 2**63)}, "prefetch plan slice bounds for b must be integers or None"),
-    ({"b": slice(-(2**63) - 1, 1)}, "prefetch plan slice bounds for b must be integers or None"),
+    *(({"b": rows}, "prefetch plan slice bounds for b must be integers or None")
+      for rows in (slice("a", 2, 0), slice(1.0, 2), slice(Boom(), 2), slice(None, 2**63), slice(-(2**63) - 1, 1))),
     ({"b": slice(9, "a")}, "prefetch plan slice start 9 for b is out of range for 4 rows"),
     ({"b": slice(9, 99)}, "prefetch plan slice start 9 for b is out of range for 4 rows"),
     ({"b": slice(5, 4)}, "prefetch plan slice start 5 for b is out of range for 4 rows"),
     ({"b": slice(-5, None, 2)}, "prefetch plan slice start -5 for b is out of range for 4 rows"),
-    (
-        {"b": slice(-(2**63), 1)},
-        f"prefetch plan slice start {-(2**63)} for b is out of range for 4 rows",
-    ),
+    ({"b": slice(-(2**63), 1)}, f"prefetch plan slice start {-(2**63)} for b is out of range for 4 rows"),
     ({"b": slice(1, 99, 2)}, "prefetch plan slice stop 99 for b is out of range for 4 rows"),
     ({"b": slice(0, Index(9))}, "prefetch plan slice stop 9 for b is out of range for 4 rows"),
     ({"b": slice(None, -5)}, "prefetch plan slice stop -5 for b is out of range for 4 rows"),
@@ -103,19 +92,9 @@ WRONG_PLANS: list[tuple[Any, str]] = [
     ({"b": slice(0, 4, 2)}, "prefetch plan slices must have step 1, got 2 for b"),
     ({"b": slice(0, 1, Index(3))}, "prefetch plan slices must have step 1, got 3 for b"),
     ({"b": slice(4, 0, -1)}, "prefetch plan slices must have step 1, got -1 for b"),
-    (
-        {"b": slice(0, 1, 2**70)},
-        "prefetch plan slices must have step 1, got 9223372036854775807 for b",
-    ),
-    (
-        {"b": slice(0, 1, 0)},
-        "invalid prefetch plan slice for b: ValueError: slice step cannot be zero",
-    ),
-    (
-        {"b": slice(0, 1, 1.0)},
-        "invalid prefetch plan slice for b: TypeError: "
-        + "slice indices must be integers or None or have an __index__ method",
-    ),
+    ({"b": slice(0, 1, 2**70)}, "prefetch plan slices must have step 1, got 9223372036854775807 for b"),
+    ({"b": slice(0, 1, 0)}, "invalid prefetch plan slice for b: ValueError: slice step cannot be zero"),
+    ({"b": slice(0, 1, 1.0)}, "invalid prefetch plan slice for b: TypeError: slice indices must be integers or None or have an __index__ method"),
     ({"b": slice(0, 1, Boom())}, "invalid prefetch plan slice for b: RuntimeError: boom"),
 ]
 
@@ -146,9 +125,7 @@ def test_invalid_plan_is_refused(path: Path, plan: Any, text: str) -> None:
         ({3: 3}, {"device": "cuda"}, SafetensorError, 'prefetch is only compatible with framework="pt"'),
     ],
 )  # fmt: skip
-def test_invalid_arguments_are_refused(
-    path: Path, plan: Any, options: Any, kind: type[Exception], text: str
-) -> None:
+def test_invalid_arguments_are_refused(path: Path, plan: Any, options: Any, kind: type[Exception], text: str) -> None:
     with opened(path) as f, pytest.raises(kind) as caught:
         f.prefetch(plan, **options)
     assert str(caught.value) == text
@@ -241,12 +218,8 @@ def test_plans_of_transformers_join_slices(path: Path, kind: str) -> None:
 def test_loads_random_rows_of_many_dtypes(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(1)
     kinds = [np.float64, np.int8, np.uint16, np.complex64, np.bool_, np.float16]
-    tensors = {
-        f"t{i}": random.integers(0, 99, (random.integers(1, 300), random.integers(1, 9))).astype(
-            kinds[i % 6]
-        )
-        for i in range(200)
-    }
+    shapes = [(random.integers(1, 300), random.integers(1, 9)) for _ in range(200)]
+    tensors = {f"t{i}": random.integers(0, 99, shape).astype(kinds[i % 6]) for i, shape in enumerate(shapes)}
     stn.save_file(tensors, tmp_path / "t")
     plan: dict[str, slice | None] = {}
     for name, tensor in tensors.items():
@@ -396,10 +369,7 @@ def test_large_tensors_equal_get_tensors(tmp_path: Path, kind: str) -> None:
         whole = f.get_tensors()
         for name, tensor in p:
             assert np.array_equal(tensor, whole[name]) and np.array_equal(tensor, tensors[name])
-    with (
-        opened(tmp_path / "t", kind) as f,
-        f.prefetch({"d": slice(5, 400), "b": slice(-2, None)}) as p,
-    ):
+    with opened(tmp_path / "t", kind) as f, f.prefetch({"d": slice(5, 400), "b": slice(-2, None)}) as p:
         assert np.array_equal(p.take("d"), tensors["d"][5:400])
         assert np.array_equal(p.take("b"), tensors["b"][-2:])
 
@@ -446,8 +416,7 @@ def test_tensor_larger_than_memory_fails(make: Any) -> None:
         os.truncate(path, path.stat().st_size + (1 << 40))
     except OSError as error:
         pytest.skip(f"no file of 1 TiB here: {error}")
-    done = subprocess.run([sys.executable, "-c", MORE, str(path)], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    run(MORE, path)
 
 
 def test_dtype_that_torch_lacks_is_refused(make: Any) -> None:
@@ -459,12 +428,8 @@ def test_dtype_that_torch_lacks_is_refused(make: Any) -> None:
         bytes(range(10)),
     )
     with opened(path, "pt") as f:
-        with pytest.raises(SafetensorError) as caught:
+        with pytest.raises(SafetensorError, match="^prefetch cannot hand out dtype F6_E2M3: torch has no matching dtype$"):
             f.prefetch()
-        assert (
-            str(caught.value)
-            == "prefetch cannot hand out dtype F6_E2M3: torch has no matching dtype"
-        )
         p = f.prefetch({"f": slice(1, 3)})
         if hasattr(__import__("torch"), "float4_e2m1fn_x2"):
             assert p.take("f").shape == (2, 1) and f.get_tensor_meta("f").shape == [4, 2]
@@ -562,11 +527,7 @@ def test_tensor_meta_has_dtype_shape_and_offsets(path: Path) -> None:
         with pytest.raises(TypeError, match="^'None' is not an instance of 'str'$"):
             f.get_tensor_meta(None)
     assert (meta.dtype, meta.shape, meta.data_offsets) == ("F32", [4, 3], (8, 56))
-    assert (
-        repr(meta)
-        == str(meta)
-        == 'TensorMeta { dtype: "F32", shape: [4, 3], data_offsets: (8, 56) }'
-    )
+    assert repr(meta) == str(meta) == 'TensorMeta { dtype: "F32", shape: [4, 3], data_offsets: (8, 56) }'
     assert repr(other) == 'TensorMeta { dtype: "U8", shape: [4], data_offsets: (60, 64) }'
     assert meta.shape is not meta.shape and type(meta.data_offsets) is tuple
     assert meta != other and len({meta, meta, other}) == 2
@@ -580,3 +541,26 @@ def test_tensor_meta_has_dtype_shape_and_offsets(path: Path) -> None:
 
 def test_the_type_of_a_plan() -> None:
     assert safetensors.PrefetchPlan == dict[str, slice | tuple[list[slice], ...] | None]
+
+
+NASTY, SHOWN = "\x1b[31mevil\u202e", "\\u{1b}[31mevil\\u{202e}"
+
+
+def test_errors_show_names_without_control_characters(make: Any) -> None:
+    entry = {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}
+    scalar = {"dtype": "U8", "shape": [], "data_offsets": [3, 4]}
+    with safe_open(make(json.dumps({NASTY: entry, NASTY + "s": scalar}), b"abcd"), "np") as f:
+        wrong: list[tuple[str, Any]] = [
+            (NASTY, 3), (NASTY, slice("a", 1)), (NASTY, slice(0, 9)), (NASTY, slice(0, 4, 2)), (NASTY, slice(0, 4, 0)),
+            (NASTY, slice(0, 1)), (NASTY + "s", slice(0, 1)), (NASTY + "x", None),
+        ]  # fmt: skip
+        for name, rows in wrong:
+            with pytest.raises(SafetensorError) as caught:
+                f.prefetch({name: rows})
+            assert SHOWN in str(caught.value) and str(caught.value).isprintable()
+        p = f.prefetch({NASTY: None})
+        p.close()
+    for name, text in ((NASTY, f"{SHOWN}: prefetch loader closed"), (NASTY + "x", f"tensor {SHOWN}x is not in the prefetch plan")):
+        with pytest.raises(SafetensorError) as caught:
+            p.take(name)
+        assert str(caught.value) == text

@@ -9,14 +9,13 @@ import shutil
 import struct
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import installed
+from conftest import installed, run
 from test_prefetch import DATA, FRAMEWORKS, HEADER, IN_FILE_ORDER, B, opened
 
 import safetensors.numpy as stn
@@ -36,63 +35,6 @@ def test_a_loader_outlives_its_handle_and_the_file(path: Path) -> None:
     path.unlink()
     assert loaders[0].take("b").tolist() == B.tolist()
     assert loaders[1].take("b").tolist() == B[2:3].tolist()
-
-
-@FRAMEWORKS
-def test_many_threads_take_at_once(tmp_path: Path, kind: str) -> None:
-    tensors = {f"t{i}": np.full(1000 + i, i, np.int32) for i in range(300)}
-    stn.save_file(tensors, tmp_path / "t", durability="none")
-    with opened(tmp_path / "t", kind) as f:
-        p = f.prefetch()
-    got: list[dict[str, Any]] = [{} for _ in range(8)]
-    shared, seen = iter(p), [[] for _ in range(8)]  # type: ignore[var-annotated]
-
-    def work(number: int) -> None:
-        names = list(tensors)
-        np.random.default_rng(number).shuffle(names)
-        for name in names:
-            try:
-                got[number][name] = p.take(name)
-            except SafetensorError as error:
-                assert "tensor already delivered" in str(error)
-            if len(got[number]) == 30:
-                seen[number] += [name for name, _ in shared]
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    # Each went to one of them.
-    assert sorted([*(name for names in seen for name in names), *(name for taken in got for name in taken)]) == sorted(tensors)
-    assert all(np.array_equal(tensor, tensors[name]) for taken in got for name, tensor in taken.items())
-
-
-@FRAMEWORKS
-def test_close_while_many_threads_take(tmp_path: Path, kind: str) -> None:
-    big = np.zeros(4 << 20, np.float32)
-    stn.save_file({f"t{i}": big for i in range(4)}, tmp_path / "t", durability="none")
-    for _ in range(5):
-        with opened(tmp_path / "t", kind) as f:
-            p = f.prefetch()
-        problems: list[BaseException] = []
-
-        def work(number: int, p: Any = p, problems: Any = problems) -> None:
-            try:
-                assert p.take(f"t{number}")[-1] == 0
-            except SafetensorError as problem:
-                if not str(problem).endswith(": prefetch loader closed"):
-                    problems.append(problem)
-            except BaseException as problem:  # noqa: BLE001
-                problems.append(problem)
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        p.close()
-        for thread in threads:
-            thread.join()
-        assert problems == []
 
 
 def test_a_forked_child_is_told(path: Path) -> None:
@@ -154,11 +96,7 @@ ORDER
 def test_no_loader_leaks(path: Path, order: str, kind: str) -> None:
     if kind == "pt" and not installed("torch"):
         pytest.skip("torch is not here")
-    done = subprocess.run(
-        [sys.executable, "-c", LEAKS.replace("ORDER", order), str(path), kind],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    run(LEAKS.replace("ORDER", order), path, kind)
 
 
 def test_memory_and_files_are_given_back(tmp_path: Path) -> None:
@@ -276,11 +214,7 @@ def test_the_end_of_the_program(tmp_path: Path, how: str) -> None:
     big = np.zeros(4 << 20)
     stn.save_file({"a": big, "b": big}, tmp_path / "t", durability="none")
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", AT_EXIT, str(tmp_path / "t"), how],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        run(AT_EXIT, tmp_path / "t", how)
 
 
 # A gate before every read, and how many have passed it.
@@ -301,6 +235,7 @@ ssize_t pread64(int fd, void* to, size_t size, off_t offset) { return pread(fd, 
 """
 
 GATED = """
+import warnings; warnings.simplefilter("ignore", DeprecationWarning)  # of fork() while threads run
 import ctypes, gc, os, signal, sys, threading, time
 import numpy
 from safetensors import SafetensorError, safe_open
@@ -463,8 +398,4 @@ def test_reads_that_wait(make: Any, gate: Path, what: str) -> None:
         f'"b":{{"dtype":"U8","shape":[{size}],"data_offsets":[{size},{2 * size}]}}}}'
     )
     os.truncate(path, path.stat().st_size + 2 * size)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", GATED + GATED_TESTS[what], str(path)],
-        env={**os.environ, "LD_PRELOAD": str(gate)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    run(GATED + GATED_TESTS[what], path, env={**os.environ, "LD_PRELOAD": str(gate)})

@@ -7,8 +7,6 @@ import gc
 import json
 import os
 import pickle
-import subprocess
-import sys
 import weakref
 from collections import UserDict
 from pathlib import Path
@@ -17,21 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import command
-from conftest import framework
+from conftest import elsewhere, framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import safetensors
 import safetensors.numpy as stn
-from safetensors import (
-    Checkpoint,
-    CheckpointLayout,
-    CheckpointWriter,
-    SafetensorError,
-    Writer,
-    load,
-    save,
-)
+from safetensors import Checkpoint, CheckpointLayout, CheckpointWriter, SafetensorError, Writer, load, save
 
 TENSORS = {name: np.full((2, 3), i, np.float32) for i, name in enumerate("abcde")}
 NAMES = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
@@ -39,15 +29,11 @@ NAMES = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
 
 def same(tensors: dict[str, Any], path: Path, expected: dict[str, Any] = TENSORS) -> bool:
     found = load(path)
-    return found.keys() == expected.keys() and all(
-        (found[name] == expected[name]).all() for name in expected
-    )
+    return found.keys() == expected.keys() and all((found[name] == expected[name]).all() for name in expected)
 
 
 sizes = st.integers(0, 12)
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3).filter(
-    lambda name: name != "__metadata__"
-)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3).filter(lambda name: name != "__metadata__")
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,22 +92,6 @@ NO_BYTES = [
     {"e": 0, "f": 0},
     {"x": 10, "e": 0, "f": 0, "y": 1, "g": 0, "z": 10},
 ]
-
-
-@pytest.mark.parametrize("model", NO_BYTES)
-@pytest.mark.parametrize("limit", [1, 10, 15, 10**9])
-def test_tensors_without_bytes_go_where_huggingface_hub_puts_them(
-    tmp_path: Path, model: dict[str, int], limit: int
-) -> None:
-    torch = framework("torch")
-    hub = framework("huggingface_hub")
-    dtypes = [torch.uint8, torch.int8, torch.bool]
-    tensors = {n: torch.zeros(size, dtype=dtypes[i % 3]) for i, (n, size) in enumerate(model.items())}
-    expected = hub.split_torch_state_dict_into_shards(tensors, max_shard_size=limit)
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    described = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
-    for same_model in (tensors, arrays, described):
-        compare(CheckpointLayout(same_model, max_shard_size=limit), expected)
 
 
 def test_the_command_puts_tensors_without_bytes_where_huggingface_hub_does(tmp_path: Path) -> None:
@@ -212,13 +182,6 @@ def test_older_model_is_removed_on_request(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "m")) == [*files, "model.safetensors.index.json"]
 
 
-def test_existing_folder_is_refused_on_request(tmp_path: Path) -> None:
-    with pytest.raises(SafetensorError, match="cannot create") as caught:
-        safetensors.save(TENSORS, tmp_path, new_folder=True)
-    assert caught.value.code == "replace_failed"  # type: ignore[attr-defined]
-    assert os.listdir(tmp_path) == []
-
-
 def test_unindexed_tensors_are_left_out(tmp_path: Path) -> None:
     safetensors.save(TENSORS, tmp_path / "m", max_shard_size=48)
     stn.save_file({"e": TENSORS["e"], "more": TENSORS["a"]}, tmp_path / "m" / NAMES[2])
@@ -227,23 +190,11 @@ def test_unindexed_tensors_are_left_out(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path / "m" / NAMES[0]).index_metadata is None
 
 
-@pytest.mark.parametrize("name", ["numpy", "torch", "jax", "tensorflow", "mlx", "paddle"])
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax.numpy", "tensorflow", "mlx.core", "paddle"])
 def test_save_takes_tensors_of_framework(tmp_path: Path, name: str) -> None:
-    if name == "numpy":
-        tensors: Any = TENSORS
-    elif name == "torch":
-        tensors = {k: framework("torch").from_numpy(v) for k, v in TENSORS.items()}
-    elif name == "jax":
-        framework("jax")
-        import jax.numpy as jnp
-
-        tensors = {k: jnp.array(v) for k, v in TENSORS.items()}
-    elif name == "tensorflow":
-        tensors = {k: framework("tensorflow").constant(v) for k, v in TENSORS.items()}
-    elif name == "mlx":
-        tensors = {k: framework("mlx.core").array(v) for k, v in TENSORS.items()}
-    else:
-        tensors = {k: framework("paddle").to_tensor(v) for k, v in TENSORS.items()}
+    makers = {"numpy": "array", "torch": "from_numpy", "jax.numpy": "array", "tensorflow": "constant", "mlx.core": "array", "paddle": "to_tensor"}
+    make = getattr(framework(name), makers[name])
+    tensors = {key: make(value) for key, value in TENSORS.items()}
     save(tensors, tmp_path / "one.safetensors", metadata={"a": "b"})
     assert same(TENSORS, tmp_path / "one.safetensors")
     save(tensors, tmp_path / "folder", max_shard_size="24B", metadata={"a": "b"})
@@ -255,8 +206,9 @@ def test_save_takes_tensors_of_framework(tmp_path: Path, name: str) -> None:
 def test_save_passes_options_of_folders(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     save(TENSORS, folder, max_shard_size=1)
-    with pytest.raises(SafetensorError, match="exists"):
+    with pytest.raises(SafetensorError, match="exists") as caught:
         save(TENSORS, folder, new_folder=True)
+    assert caught.value.code == "replace_failed"  # type: ignore[attr-defined]
     save(TENSORS, folder, remove_old_files=False)
     assert len(Checkpoint(folder).files) == 1
     assert len(list(folder.glob("*.safetensors"))) == 1 + len(TENSORS)
@@ -297,11 +249,7 @@ def test_save_reports_progress(tmp_path: Path, path: str) -> None:
     reports: list[tuple[int, int]] = []
     tensors = {name: np.zeros(3 << 20, np.uint8) for name in "abcde"}
     save(tensors, tmp_path / path, progress=lambda *report: reports.append(report))
-    written = sum(
-        file.stat().st_size
-        for file in [*(tmp_path / "folder").glob("*"), tmp_path / path]
-        if file.is_file()
-    )
+    written = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
     assert reports[-1] == (written, written)
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
 
@@ -316,25 +264,15 @@ def test_save_reports_progress(tmp_path: Path, path: str) -> None:
 
 def test_torch_model_is_saved_from_devices(tmp_path: Path) -> None:
     torch = framework("torch")
-    import safetensors.torch as stt
-    from safetensors._write.save_checkpoint import write_checkpoint
-
     tensors = {name: torch.from_numpy(array) for name, array in TENSORS.items()}
     safetensors.save(tensors, tmp_path / "cpu", max_shard_size=48, durability="none")
-    specs, fetch = stt._fetched(tensors)  # as from another device
-    write_checkpoint(specs, tensors, tmp_path / "device", max_shard_size=48, fetch=fetch)
+    safetensors.save({name: elsewhere(tensor) for name, tensor in tensors.items()}, tmp_path / "device", max_shard_size=48)
     for name in os.listdir(tmp_path / "cpu"):
         assert (tmp_path / "cpu" / name).read_bytes() == (tmp_path / "device" / name).read_bytes()
     assert safetensors.load(tmp_path / "cpu", framework="pt")["e"].equal(tensors["e"])
-
-
-def test_torch_tensors_that_share_memory_are_refused(tmp_path: Path) -> None:
-    torch = framework("torch")
-
-    a = torch.zeros(4)
     with pytest.raises(RuntimeError, match="Some tensors share memory"):
-        safetensors.save({"a": a, "b": a[1:]}, tmp_path / "m")
-    assert os.listdir(tmp_path) == []
+        safetensors.save({"a": tensors["a"], "b": tensors["a"][1:]}, tmp_path / "shared")
+    assert not (tmp_path / "shared").exists()
 
 
 def test_writer_takes_pieces(tmp_path: Path) -> None:
@@ -372,14 +310,6 @@ def test_writer_refuses_mistakes(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_error_in_with_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        with CheckpointWriter(tmp_path / "m", TENSORS) as writer:
-            writer.write("a", TENSORS["a"])
-            raise RuntimeError
-    assert os.listdir(tmp_path) == []
-
-
 def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
     class Owner:
         def __init__(self) -> None:
@@ -393,50 +323,6 @@ def test_writer_and_its_progress_function_are_collected(tmp_path: Path) -> None:
     gc.collect()
     assert gone() is None
     assert os.listdir(tmp_path) == []
-
-
-BAR = """
-import sys, types
-import numpy as np
-calls = []
-class Bar:
-    def __init__(self, **options): self.n, self.total = 0, None; calls.append(options["desc"])
-    def update(self, n): self.n += n
-    def close(self): calls.append(f"closed at {self.n == self.total}")
-sys.modules["tqdm"] = types.ModuleType("tqdm"); sys.modules["tqdm.auto"] = auto = types.ModuleType("tqdm.auto"); auto.tqdm = Bar
-from safetensors import CheckpointLayout, CheckpointWriter, save
-tensors, folder = {"a": np.zeros(3)}, sys.argv[1]
-class Bad:
-    def __bool__(self): raise ZeroDivisionError
-for call in (
-    lambda: CheckpointWriter(folder + "/no/model", tensors, progress=True),
-    lambda: CheckpointWriter(folder, tensors, durability="x", progress=True),
-    lambda: CheckpointWriter(folder, tensors, new_folder=Bad(), progress=True),
-    lambda: CheckpointWriter(folder, tensors, max_shard_size=-1, progress=True),
-    lambda: save(tensors, folder + "/no/model", progress=True),
-    lambda: save(tensors, folder + "/no/a.safetensors", progress=True),
-):
-    calls.clear()
-    try: call()
-    except Exception as error: print(type(error).__name__, calls)
-calls.clear()
-with CheckpointWriter(folder + "/model", {"a": ("U8", (0,))}, progress=True) as writer: writer.write("a", b"")
-print(calls[0], set(calls[1:]))
-"""
-
-
-def test_bar_is_closed_if_nothing_can_be_written(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True)
-    closed = "['Saving', 'closed at False']"
-    assert done.stdout.splitlines() == [
-        f"SafetensorError {closed}",
-        f"SafetensorError {closed}",
-        f"ZeroDivisionError {closed}",
-        "SafetensorError []",
-        f"SafetensorError {closed}",
-        f"SafetensorError {closed}",
-        "Saving {'closed at True'}",
-    ], done.stderr
 
 
 def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
@@ -457,22 +343,6 @@ def test_write_after_failed_commit_fails(tmp_path: Path) -> None:
     for call in (writer.commit, lambda: writer.write("a", TENSORS["a"]), writer.commit):
         with pytest.raises(SafetensorError, match="cannot put the new folder in place"):
             call()
-
-
-BAD_SIZES = [(-1, "-1"), (1 << 64, "18446744073709551616"), ("99999999999TB", "99999999999000000000000")]
-
-
-@pytest.mark.parametrize(("size", "shown"), BAD_SIZES)
-def test_sizes_out_of_range_are_refused(tmp_path: Path, size: Any, shown: str) -> None:
-    calls: list[Any] = [
-        lambda: CheckpointLayout(TENSORS, max_shard_size=size),
-        lambda: CheckpointWriter(tmp_path / "m", TENSORS, max_shard_size=size),
-        lambda: save(TENSORS, tmp_path / "m", max_shard_size=size),
-    ]
-    for call in calls:
-        with pytest.raises(SafetensorError, match=f"^max_shard_size is {shown}, expected 1 to 2\\^64-1$"):
-            call()
-    assert os.listdir(tmp_path) == []
 
 
 NESTED = r"^tensors\['a'\] is dict: give a flat dict of tensors, with names such as 'a.b'$"

@@ -13,8 +13,6 @@ import rank_tests  # noqa: E402
 import ranks_save_sharded  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._ranks.boxes import Box  # noqa: E402
-from safetensors._ranks.save_sharded import _Held, _planned  # noqa: E402
 from safetensors.distributed import save_sharded  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 
@@ -42,18 +40,3 @@ def test_raises_its_own_error_without_a_process_group(tmp_path: Path) -> None:
 
 def interrupt(done: int, total: int) -> None:
     raise KeyboardInterrupt
-
-
-def held(*boxes: tuple[int, int], size: int = 6) -> _Held:
-    return _Held(torch.float32, (size,), [Box((begin,), (end - begin,)) for begin, end in boxes])
-
-
-def test_finds_one_writer_per_element() -> None:
-    plain = _Held(torch.int8, (2,), None)
-    given = [{"w": held((0, 2), (4, 6)), "p": plain}, {"w": held((2, 4), (4, 6)), "q": plain}, {"q": plain, "w": held((0, 2))}]
-    specs, plain_writers, repeated = _planned(given)
-    assert list(specs) == ["w", "p", "q"] and plain_writers == {"q": 1}
-    assert repeated == {1: {("w", 1)}, 2: {("w", 0)}}
-    for boxes, text in ((((0, 4),), "its chunks hold 4 elements"), (((0, 4), (3, 6)), "overlap"), ((), "hold 0 elements")):
-        with pytest.raises(SafetensorError, match=text):
-            _planned([{"w": held(*boxes)}, {"w": held()}])

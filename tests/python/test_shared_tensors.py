@@ -1,7 +1,10 @@
-"""Models whose tensors share memory: the tensors saved, and the differences that load_model accepts and refuses."""
+"""save_model and load_model: the tensors saved of models whose tensors share memory, and the differences that load_model
+accepts and refuses."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +71,27 @@ def test_a_part_of_another_tensor_is_dropped(path: Path) -> None:
     assert torch.equal(other, whole)
 
 
+def test_a_tied_pair_is_saved_once_and_noted(path: Path) -> None:
+    save_model(Model(), str(path))
+    assert held(path) == (["a.bias", "a.weight"], {"b.bias": "a.bias", "b.weight": "a.weight"})
+    given = {"b.bias": "mine", "x": "y"}
+    save_model(Model(), str(path), metadata=given)
+    assert held(path)[1] == {"b.bias": "mine", "b.weight": "a.weight", "x": "y"} and len(given) == 2
+
+
 def test_many_names_of_one_tensor(path: Path) -> None:
     one, two = torch.ones(3), torch.zeros(3)
     save_model(Buffers(z=one, y=one, x=one, two=two), path)
     assert held(path) == (["two", "x"], {"y": "x", "z": "x"})
 
 
-@pytest.mark.parametrize("names", [{"b": (0, 1)}, {"b": (0, 5), "c": (5, 10)}, {"b": (0, 5), "c": (2, 7)}], ids=str)
+@pytest.mark.parametrize("names", [{"b": (0, 1)}, {"b": (0, 5), "c": (0, 5)}, {"b": (0, 5), "c": (5, 10)}, {"b": (0, 5), "c": (2, 7)}], ids=str)
 def test_views_that_leave_part_of_the_memory_out_are_refused(names: dict[str, tuple[int, int]], path: Path) -> None:
     whole = torch.zeros(10, 10)
     model = Buffers(**{name: whole[begin:end] for name, (begin, end) in names.items()})
     with pytest.raises(RuntimeError, match="found no suitable name to keep for saving amongst: ") as caught:
         save_model(model, path)
-    assert "'b'" in str(caught.value) and not path.exists()
+    assert "'b'" in str(caught.value) and "None is covering the entire storage" in str(caught.value) and not path.exists()
 
 
 def test_their_clones_are_saved(path: Path) -> None:
@@ -108,8 +119,9 @@ def test_memory_layouts_are_packed_or_refused(path: Path) -> None:
     image = torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)
     save_model(Buffers(image=image), path)
     assert torch.equal(load_file(path)["image"], image) and load_file(path)["image"].is_contiguous()
-    with pytest.raises(ValueError, match="non contiguous tensor: `image`"):
+    with pytest.raises(ValueError, match="non contiguous tensor: `image`") as caught:
         save_model(Buffers(image=image), path, None, False)
+    assert str(caught.value).endswith(" Or use save_model(..., force_contiguous=True), read the docs for potential caveats.")
 
 
 def test_transposed_twins_are_one(path: Path) -> None:
@@ -170,6 +182,14 @@ def test_both_names_in_the_file_of_a_model_that_ties_them(path: Path) -> None:
     assert missing == set() and sorted(unexpected) == ["b.bias", "b.weight"]
 
 
+def test_a_model_of_another_kind(path: Path) -> None:
+    save_model(Model(tied=False), path)
+    own, other = '"bias", "weight"', '"a.bias", "a.weight", "b.bias", "b.weight"'
+    assert refusal(torch.nn.Linear(1, 1), path) == FAILED.format("Linear") + MISSING + own + UNEXPECTED + other
+    missing, unexpected = load_model(torch.nn.Linear(1, 1), path, strict=False)
+    assert missing == {"bias", "weight"} and unexpected == ["a.bias", "a.weight", "b.bias", "b.weight"]
+
+
 def test_neither_of_the_twins_in_the_file(path: Path) -> None:
     save_file({"b.weight": torch.zeros(4, 4), "zz": torch.zeros(1)}, path)
     text = FAILED.format("Model") + MISSING + '"a.bias"' + UNEXPECTED + '"zz"'
@@ -201,7 +221,8 @@ def test_a_model_of_views_is_refused_as_when_saving(path: Path) -> None:
 def test_shapes_that_differ(path: Path) -> None:
     save_file({"a.weight": torch.zeros(2, 2)}, path)
     text = "size mismatch for a.weight: copying a param with shape torch.Size([2, 2]) from checkpoint"
-    assert text in refusal(Model(), path, strict=False)
+    for strict in (True, False):
+        assert text in refusal(Model(), path, strict=strict)
 
 
 # Arguments.
@@ -240,22 +261,17 @@ def test_what_is_loaded_can_be_trained(path: Path) -> None:
     assert not torch.equal(old, model.a.weight) and path.read_bytes() == before
 
 
+def test_a_view_of_a_row_saves_a_row(tmp_path: Path) -> None:
+    save_file({"b": torch.zeros(100, 100)[:1, :]}, tmp_path / "view")
+    assert (tmp_path / "view").stat().st_size < 1000
+
+
+def test_the_example_runs() -> None:
+    example = Path(__file__).parents[2] / "docs" / "examples" / "save_model.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    size, same = done.stdout.splitlines()
+    assert 40_000 < int(size.removeprefix("bytes in the file: ")) < 41_000 and same == "same result: True"
+
+
 # Getting started, as a user writes it.
-
-
-def test_getting_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    tensors = {"embedding": torch.rand((2, 3)), "attention": torch.rand((3, 4))}
-    save_file(tensors, "model.safetensors", metadata={"format": "pt"})
-
-    loaded = load_file("model.safetensors")
-    assert set(loaded) == set(tensors) and all(torch.equal(loaded[name], tensors[name]) for name in tensors)
-
-    with safe_open("model.safetensors", framework="pt", device="cpu") as f:
-        assert f.metadata() == {"format": "pt"}
-        for name in f.keys():
-            assert torch.equal(f.get_tensor(name), tensors[name])
-        attention = f.get_slice("attention")
-        rows, columns = attention.get_shape()
-        assert (rows, columns, attention.get_dtype()) == (3, 4, "F32")
-        assert torch.equal(attention[:, : columns // 2], tensors["attention"][:, :2])

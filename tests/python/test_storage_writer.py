@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import socket
 import subprocess
 import sys
@@ -18,13 +17,11 @@ torch = framework("torch")
 
 import kill_ranks  # noqa: E402
 import rank_tests  # noqa: E402
-import ranks  # noqa: E402
 import ranks_save  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 import safetensors  # noqa: E402
 from safetensors import SafetensorError  # noqa: E402
-from safetensors._ranks.part_writer import _parts  # noqa: E402
 from safetensors.distributed import StorageWriter  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 
@@ -39,13 +36,6 @@ def test_a_kill_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
     verdicts = [line.split()[2] for line in lines]
     assert not set(verdicts) - {"old", "new"} and len(verdicts) == KILLS, "\n".join(lines)
     assert KILLS < 20 or "old" in verdicts, "\n".join(lines)
-
-
-def test_from_pretrained_loads_what_ranks_saved(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    case = "from_pretrained_loads_what_ranks_saved"
-    found = ranks.run("ranks_transformers", 2, tmp_path, [case])[case]
-    assert found == {}, "\n".join(found.values())
 
 
 # async_save starts a process that imports the program again.
@@ -159,16 +149,3 @@ def test_the_constructor_refuses_what_a_save_refuses(tmp_path: Path, arguments: 
         texts.append(str(raised.value))
     assert texts[0] == texts[1]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_cuts_a_tensor_into_parts() -> None:
-    choose = random.Random(6)
-    for _ in range(300):
-        whole = torch.arange(1, 1 + (size := torch.Size([choose.randint(1, 5) for _ in range(choose.randint(0, 3))])).numel()).reshape(size)
-        made, limit = torch.zeros_like(whole), choose.randint(1, 30)
-        for begins, part in _parts(whole, limit):
-            assert part.numel() <= limit and part.dim() == whole.dim()
-            place = tuple(slice(begin, begin + length) for begin, length in zip(begins, part.shape, strict=True))
-            assert not made[place].any()
-            made[place] = part
-        assert torch.equal(made, whole)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import weakref
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sharded
-from conftest import framework, text_about
+from conftest import framework, run, text_about
 from sharded import same
 
 from safetensors import Checkpoint, SafetensorError, CheckpointStream, stream
@@ -50,26 +49,6 @@ def test_every_tensor_comes_once(folder: Path, kind: str, memory_limit: int, thr
     assert list(items) == []  # and nothing more
 
 
-def test_keys_slices_and_out(folder: Path) -> None:
-    out = {"bias": np.zeros(8, np.float32)}
-    items = stream(
-        folder, keys=["wte", "bias", "wte"], slices={"wte": (..., 2)}, dtype="F32", out=out
-    )
-    got = dict(items)
-    assert same(got["wte"], WANT["wte"][:, 2].copy()) and got["bias"] is out["bias"]
-    assert (got["bias"] == WANT["bias"]).all() and len(got) == 2
-    assert list(stream(folder, keys=[])) == []
-
-
-@pytest.mark.parametrize("backend", ["auto", "pread", "mmap"])
-def test_it_reads_with_each_backend(many: Path, backend: Any) -> None:
-    got = dict(stream(many, backend=backend))
-    assert sorted(got) == sorted(f"t{i}" for i in range(64))
-    assert all((array == int(name[1:])).all() and array.flags.writeable for name, array in got.items())
-    with pytest.raises(SafetensorError, match='backend "direct" is invalid'):
-        stream(many, backend="direct")  # type: ignore[arg-type]
-
-
 def test_closing_ends_it_early(many: Path) -> None:
     with stream(many, memory_limit=1 << 20) as items:
         next(items)
@@ -97,27 +76,6 @@ def test_an_error_while_it_reads_is_raised_and_stays(many: Path) -> None:
         for _ in range(2):
             with pytest.raises(SafetensorError, match=text_about(file, "tensor `t[0-9]+`: file became shorter: ")):
                 list(items)
-
-
-def test_several_threads_take_from_one(many: Path) -> None:
-    items = stream(many, memory_limit=4 << 20)
-    taken: list[str] = []
-    problems: list[BaseException] = []
-
-    def take() -> None:
-        try:
-            for name, array in items:
-                assert (array == int(name[1:])).all()
-                taken.append(name)
-        except BaseException as problem:  # noqa: BLE001
-            problems.append(problem)
-
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == [] and sorted(taken) == sorted(f"t{i}" for i in range(64))
 
 
 def test_closing_while_another_thread_waits(many: Path) -> None:
@@ -174,12 +132,8 @@ def test_memory_stays_within_the_limit(tmp_path: Path, kind: str) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not tell what a process held at most")
     folder = sharded.save(tmp_path, {f"t{i}": np.full(1 << 20, i, np.float32) for i in range(64)})
-    command = [sys.executable, "-c", BOUNDED, str(folder), kind]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    count, grown = map(int, done.stdout.split())
-    # The stream reads 256 MiB: 16 in flight, one or two taken, shared pages of 2 MiB, the
-    # allocator's own.
+    count, grown = map(int, run(BOUNDED, folder, kind).split())
+    # The stream reads 256 MiB: 16 in flight, one or two taken, shared pages of 2 MiB, the allocator's own.
     assert count == 64 and grown < 64
 
 
@@ -225,10 +179,8 @@ def test_the_end_of_the_program(many: Path, what: str) -> None:
     if sys.version_info >= (3, 14) and "thread" in what:
         pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
     head = "import sys, threading, time\nfrom safetensors import _native, load, stream\n"
-    command = [sys.executable, "-c", head + AT_EXIT[what], str(many)]
     for _ in range(3):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stderr) == (0, "")
+        run(head + AT_EXIT[what], many)
 
 
 INTERRUPTED = """
@@ -254,9 +206,7 @@ print(len(checkpoint.load()))
 
 @pytest.mark.parametrize("what", ["load", "stream", "one"])
 def test_ctrl_c_ends_it_and_the_checkpoint_goes_on(many: Path, what: str) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, str(many), what]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.stderr) == ("KeyboardInterrupt\n64\n", "")
+    assert run(INTERRUPTED, many, what) == "KeyboardInterrupt\n64\n"
 
 
 SLICED = """
@@ -285,9 +235,7 @@ print(part[:2, :3].tolist())
 
 @pytest.mark.parametrize("backend", ["pread", "auto", "checkpoint"])
 def test_ctrl_c_ends_a_slice_in_the_midst(tmp_path: Path, backend: str) -> None:
-    command = [sys.executable, "-c", SLICED, str(tmp_path / "t"), backend]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.stderr) == ("KeyboardInterrupt False\n[[0, 0, 0], [0, 0, 0]]\n", "")
+    assert run(SLICED, tmp_path / "t", backend) == "KeyboardInterrupt False\n[[0, 0, 0], [0, 0, 0]]\n"
 
 
 HANDLER = """
@@ -318,10 +266,8 @@ print(*said, list(items), len(checkpoint.load(["t0"])))
 
 
 def test_a_signal_s_handler_may_close_it_in_the_midst_of_a_read(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HANDLER, str(tmp_path / "t.safetensors")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     text = "a stream cannot be read by the handler of a signal that came while it is read"
-    assert (done.stdout, done.stderr) == (f"{text} [] 1\n", "")
+    assert run(HANDLER, tmp_path / "t.safetensors") == f"{text} [] 1\n"
 
 
 LEAKS = """
@@ -355,11 +301,7 @@ ORDER
 def test_nothing_leaks(folder: Path, order: str, kind: str) -> None:
     if kind == "pt":
         framework("torch")
-    code = LEAKS.replace("ORDER", order)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), kind], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    run(LEAKS.replace("ORDER", order), folder, kind)
     assert not [p.name for p in folder.iterdir() if "newer" in p.name]
 
 

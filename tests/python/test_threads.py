@@ -6,16 +6,15 @@ must not turn the GIL on there.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import sysconfig
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import at_once, installed, run
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, SafetensorError, Writer, load, safe_open, save, stream
@@ -54,28 +53,17 @@ def path(tmp_path_factory: pytest.TempPathFactory, arrays: Arrays) -> Path:
     return written
 
 
-def at_once(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Call work(0), work(1), ... in threads that start together. Raise the first exception of any of them."""
-    barrier = threading.Barrier(count)
-    problems: list[BaseException] = []
+def kinds() -> Iterator[Any]:
+    """The frameworks whose arrays this package makes without a copy by the framework."""
+    for kind, name in (("np", "numpy"), ("pt", "torch")):
+        yield pytest.param(kind, marks=pytest.mark.skipif(not installed(name), reason=f"{name} is not here"))
 
-    def run(number: int) -> None:
-        try:
-            barrier.wait()
-            work(number)
-        except BaseException as problem:  # noqa: BLE001
-            problems.append(problem)
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if problems:
-        raise problems[0]
+KINDS = pytest.mark.parametrize("kind", list(kinds()))
 
 
 def same(found: Any, expected: Any) -> None:
+    found = np.asarray(found)
     assert found.dtype == expected.dtype and found.shape == expected.shape
     assert found.tobytes() == expected.tobytes()
 
@@ -110,10 +98,11 @@ def read_everything(f: Any, arrays: Arrays, number: int) -> None:
     assert f.get_tensor_meta("large").shape == list(arrays["large"].shape)
 
 
+@KINDS
 @BACKENDS
-def test_one_handle_serves_many_threads(path: Path, arrays: Arrays, backend: str) -> None:
+def test_one_handle_serves_many_threads(path: Path, arrays: Arrays, backend: str, kind: str) -> None:
     for _ in range(ROUNDS):  # a new handle each time: the first use makes the map
-        with safe_open(path, "np", backend=backend) as f:
+        with safe_open(path, kind, backend=backend) as f:
             at_once(lambda number, f=f: read_everything(f, arrays, number))  # type: ignore[misc]
 
 
@@ -140,9 +129,10 @@ def test_one_slice_serves_many_threads(path: Path, arrays: Arrays) -> None:
     at_once(work)
 
 
-def test_one_loader_gives_each_tensor_to_one_thread(path: Path, arrays: Arrays) -> None:
+@KINDS
+def test_one_loader_gives_each_tensor_to_one_thread(path: Path, arrays: Arrays, kind: str) -> None:
     for _ in range(ROUNDS):
-        with safe_open(path, "np") as f, f.prefetch() as loader:
+        with safe_open(path, kind) as f, f.prefetch() as loader:
             items = iter(loader)
             seen: list[list[str]] = [[] for _ in range(THREADS)]
 
@@ -168,6 +158,8 @@ def test_one_checkpoint_serves_many_threads(path: Path, arrays: Arrays) -> None:
         for _ in range(ROUNDS):
             same_all(checkpoint.load(), arrays)
             same_all(load(path, threads=2), arrays)
+            same_all(dict(checkpoint.stream(threads=2)), arrays)
+            same(checkpoint.get_slice("large")[2:4], arrays["large"][2:4])
             for name in shuffled(arrays, number):
                 same(checkpoint[name], arrays[name])
 
@@ -224,16 +216,21 @@ def test_threads_write_to_one_writer(arrays: Arrays, tmp_path: Path) -> None:
 
             def work(number: int, writer: Any = writer) -> None:
                 for name in names[number::THREADS]:
-                    writer.write(name, arrays[name])
+                    if name != "large":
+                        writer.write(name, arrays[name])
+                for row in range(number, len(arrays["large"]), THREADS):
+                    writer.write("large", arrays["large"][row : row + 1], start=row)
 
             at_once(work)
         same_all(load(tmp_path / "w"), arrays)
 
 
-def test_one_thread_closes_what_others_read(path: Path, arrays: Arrays) -> None:
+@KINDS
+@BACKENDS
+def test_one_thread_closes_what_others_read(path: Path, arrays: Arrays, backend: str, kind: str) -> None:
     """The others read right values, or are told that the file or the loader is closed."""
     for _ in range(ROUNDS):
-        f = safe_open(path, "np")
+        f = safe_open(path, kind, backend=backend)
         loader = f.prefetch()
 
         def work(number: int, f: Any = f, loader: Any = loader) -> None:
@@ -255,21 +252,21 @@ def test_first_uses_of_the_package_at_once() -> None:
 
     Except collections.abc: Python 3.13.0 itself sometimes fails if two threads import it first.
     """
-    code = (
-        "import collections.abc, threading, safetensors\n"
-        "barrier, found, problems = threading.Barrier(8), [], []\n"
-        "def work(number):\n"
-        "  try:\n"
-        "    barrier.wait(); names = safetensors.__all__[number:] + safetensors.__all__[:number]\n"
-        "    found.append({name: getattr(safetensors, name) for name in names})\n"
-        "  except BaseException as problem: problems.append(problem)\n"
-        "threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]\n"
-        "for thread in threads: thread.start()\n"
-        "for thread in threads: thread.join()\n"
-        "assert problems == [], problems\n"
-        "assert len(found) == 8 and all(one[name] is found[0][name] for one in found for name in one)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    program = """
+import collections.abc, threading, safetensors
+barrier, found, problems = threading.Barrier(8), [], []
+def work(number):
+  try:
+    barrier.wait(); names = safetensors.__all__[number:] + safetensors.__all__[:number]
+    found.append({name: getattr(safetensors, name) for name in names})
+  except BaseException as problem: problems.append(problem)
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert problems == [], problems
+assert len(found) == 8 and all(one[name] is found[0][name] for one in found for name in one)
+"""
+    run(program)
 
 
 @pytest.mark.skipif(not FREE_THREADED, reason="this Python always has its GIL")
@@ -278,5 +275,4 @@ def test_the_extension_leaves_the_gil_off() -> None:
         "import sys; before = sys._is_gil_enabled()\n"
         "import safetensors._native, safetensors.numpy; print(before, sys._is_gil_enabled())"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("False False\n", "")
+    assert run("import warnings; warnings.simplefilter('error')\n" + code) == "False False\n"

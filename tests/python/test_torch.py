@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import re
 import struct
-import threading
-import typing
 import weakref
 from pathlib import Path
 from typing import Any
@@ -44,10 +41,6 @@ def bits(tensor: Any) -> bytes:
 
 def same(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
-
-
-def test_all_that_torch_has_is_known() -> None:
-    assert len(st._TYPES) == 20  # the format's 22 without the 6-bit floats
 
 
 @BACKENDS
@@ -116,17 +109,6 @@ def test_tensors_outlive_everything(backend: str, tmp_path: Path) -> None:
     assert reference() is None
 
 
-def test_load_gives_memory_of_its_own(tmp_path: Path) -> None:
-    data = bytearray(st.save({"a": torch.arange(4)}))
-    loaded = st.load(data)
-    data[-8:] = bytes(8)
-    assert loaded["a"].tolist() == [0, 1, 2, 3]
-    loaded["a"][0] = 7
-    view = st.load(data, copy=False)["a"]
-    data[-8:] = struct.pack("<q", 5)
-    assert view[-1] == 5
-
-
 def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
     path = make(
         '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
@@ -138,55 +120,6 @@ def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
 
 
 # Slices: torch itself is the measure.
-
-INDICES = [
-    3, -1, slice(2, 5), slice(5, 100), slice(None, None, 3), slice(-100, 4), slice(None, -20), slice(100, None),
-    ..., (), None, (None, 1), (1, None), (..., 1), (1, ...), (slice(1, 3), None, 2), (1, 2), [1, 2], [], (slice(None), [0, 3]),
-    ([9, 1], [0, 4]), True, False, (slice(0, 0), 1), (slice(None), slice(1, 3)), (slice(3, 8, 2), slice(None, None, 2)),
-    (None, ..., None), (slice(None), None, slice(None)),
-]  # fmt: skip
-
-
-@BACKENDS
-@pytest.mark.parametrize("index", INDICES, ids=repr)
-def test_slices_are_torch_s(index: Any, backend: str, tmp_path: Path) -> None:
-    tensor = torch.arange(50).reshape(10, 5)
-    st.save_file({"a": tensor}, tmp_path / "t")
-    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
-        part = f.get_slice("a")
-        assert (part.get_shape(), part.get_dtype()) == ([10, 5], "I64")
-        assert torch.equal(part[index], tensor[index])
-
-
-@BACKENDS
-def test_slices_by_tensors_and_masks(backend: str, tmp_path: Path) -> None:
-    tensor = torch.arange(50).reshape(10, 5)
-    st.save_file({"a": tensor}, tmp_path / "t")
-    mask = torch.zeros(10, dtype=torch.bool)
-    mask[[2, 7]] = True
-    indices = [torch.tensor([4, 2, 2]), mask, (mask, 1), torch.tensor(3), (slice(None), torch.tensor([0, 4])),
-               tensor % 2 == 0, (torch.tensor([-1, 3]), slice(1, 3))]  # fmt: skip
-    with safe_open(tmp_path / "t", "pt", backend=backend) as f:
-        for index in indices:
-            assert torch.equal(f.get_slice("a")[index], tensor[index])
-
-
-STEPS = [slice(None, None, -1), slice(None, None, 0)]
-REFUSED = [10, -11, (0, 5), (1, 2, 3), 1.5, 2**70]
-
-
-@pytest.mark.parametrize(
-    ("backend", "index"),
-    [*(("mmap", i) for i in REFUSED), *((b, i) for b in ("mmap", "pread", "auto") for i in STEPS)],
-)
-def test_slices_that_torch_refuses_are_refused_by_torch(index: Any, backend: str, tmp_path: Path) -> None:
-    tensor = torch.arange(50).reshape(10, 5)
-    st.save_file({"a": tensor}, tmp_path / "t")
-    with pytest.raises(Exception) as wanted:
-        tensor[index]
-    with safe_open(tmp_path / "t", "pt", backend=backend) as f, pytest.raises(wanted.type) as got:
-        f.get_slice("a")[index]
-    assert str(got.value) == str(wanted.value)
 
 
 @pytest.mark.parametrize("backend", ["pread", "auto"])
@@ -232,20 +165,6 @@ def test_a_slice_by_pread_reads_its_bytes_only(tmp_path: Path) -> None:
 
 
 # What saving refuses.
-
-
-def test_signatures() -> None:
-    def plain(function: Any) -> str:
-        signature = inspect.signature(function)
-        parameters = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-        return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-
-    assert plain(st.save) == "(tensors, metadata=None)"
-    assert plain(st.save_file) == "(tensors, filename, metadata=None, *, durability='full')"
-    assert plain(st.load) == "(data, *, copy=True)"
-    assert plain(st.load_file) == "(filename, device='cpu', *, backend='mmap')"
-    assert plain(st.save_model) == "(model, filename, metadata=None, force_contiguous=True, *, durability='full')"
-    assert plain(st.load_model) == "(model, filename, strict=True, device='cpu', *, backend='mmap')"
 
 
 @pytest.fixture(params=["save", "save_file"])
@@ -375,39 +294,3 @@ def test_six_bits_have_no_place_in_torch(make: Any) -> None:
     for backend in ("mmap", "pread", "auto"):
         with raises(SafetensorError, "Dtype not understood: F6_E2M3 (torch has no such dtype; framework=\"np\" loads it as packed uint8)"):
             st.load_file(path, backend=backend)
-
-
-def test_many_threads_on_one_file(tmp_path: Path) -> None:
-    tensors = {f"t{i}": torch.full((i + 1, 64), i) for i in range(50)}
-    st.save_file(tensors, tmp_path / "t")
-    problems: list[BaseException] = []
-
-    def work(f: Any) -> None:
-        try:
-            for name, tensor in tensors.items():
-                assert torch.equal(f.get_tensor(name), tensor)
-                assert torch.equal(f.get_slice(name)[:, 1:3], tensor[:, 1:3])
-                assert len(f.get_tensors()) == 50
-        except BaseException as problem:  # noqa: BLE001
-            problems.append(problem)
-
-    for backend in ("mmap", "pread", "auto"):
-        with safe_open(tmp_path / "t", "pt", backend=backend) as f:
-            threads = [threading.Thread(target=work, args=[f]) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    assert problems == []
-
-
-@pytest.mark.parametrize("device", ["cpu", None, "cpu:0", torch.device("cpu"), torch.device("cpu", 0)])
-def test_the_host_by_every_name(device: Any, tmp_path: Path) -> None:
-    st.save_file({"a": torch.ones(2)}, tmp_path / "t")
-    assert torch.equal(st.load_file(tmp_path / "t", device)["a"], torch.ones(2))
-
-
-@pytest.mark.parametrize("name", ["save", "save_file", "load", "load_file", "save_model", "load_model"])
-def test_annotations_are_known_at_run_time(name: str) -> None:
-    function = getattr(st, name)
-    assert set(typing.get_type_hints(function)) == {*inspect.signature(function, eval_str=True).parameters, "return"}

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 import transformers
 from torch.distributed.tensor import DTensor
 
 import safetensors
+from safetensors.distributed import StorageWriter
 from safetensors.torch import load_file
 
 transformers.logging.set_verbosity_error()
@@ -22,16 +24,14 @@ transformers.logging.disable_progress_bar()
 
 def as_torchrun_sets_it() -> None:
     rank, world_size = str(dist.get_rank()), str(dist.get_world_size())
-    os.environ.update(
-        RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world_size, LOCAL_WORLD_SIZE=world_size
-    )
+    os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world_size, LOCAL_WORLD_SIZE=world_size)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
 
 
-def llama(seed: int) -> Any:
+def llama(seed: int, tied: bool = False) -> Any:
     config = transformers.LlamaConfig(
         vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=False,
+        num_key_value_heads=2, tie_word_embeddings=tied,
     )  # fmt: skip
     torch.manual_seed(seed)
     return transformers.LlamaForCausalLM(config)
@@ -70,9 +70,7 @@ def tensor_parallel(folder: Path, **options: Any) -> Any:
     from transformers.distributed import DistributedConfig
 
     config = DistributedConfig(tp_size=dist.get_world_size(), tp_plan="auto")
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        folder, distributed_config=config, **options
-    )
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, distributed_config=config, **options)
 
 
 def transformers_loads_tensor_parallel(folder: Path) -> None:
@@ -80,18 +78,11 @@ def transformers_loads_tensor_parallel(folder: Path) -> None:
     plain = llama(1)
     want = saved(plain, folder)
     model = tensor_parallel(folder)
-    rows = model.get_parameter("model.layers.1.self_attn.q_proj.weight")
-    local = rows.to_local() if isinstance(rows, DTensor) else rows
-    half, rank = 32 // dist.get_world_size(), dist.get_rank()
-    assert torch.equal(
-        local, want["model.layers.1.self_attn.q_proj.weight"][half * rank : half * (rank + 1)]
-    )
-    columns = model.get_parameter("model.layers.2.mlp.down_proj.weight")
-    local = columns.to_local() if isinstance(columns, DTensor) else columns
-    half = 64 // dist.get_world_size()
-    assert torch.equal(
-        local, want["model.layers.2.mlp.down_proj.weight"][:, half * rank : half * (rank + 1)]
-    )
+    count, rank = dist.get_world_size(), dist.get_rank()
+    for name, dim in (("model.layers.1.self_attn.q_proj.weight", 0), ("model.layers.2.mlp.down_proj.weight", 1)):
+        part = model.get_parameter(name)
+        local = part.to_local() if isinstance(part, DTensor) else part
+        assert torch.equal(local, want[name].chunk(count, dim)[rank]), name
     equal_whole(model, want)
     ids = torch.arange(10)[None]
     assert torch.allclose(whole(model(ids).logits), plain.eval()(ids).logits, atol=1e-5)
@@ -100,9 +91,7 @@ def transformers_loads_tensor_parallel(folder: Path) -> None:
 def transformers_loads_tensor_parallel_in_half_precision(folder: Path) -> None:
     as_torchrun_sets_it()
     want = saved(llama(2), folder)
-    equal_whole(
-        tensor_parallel(folder, dtype=torch.bfloat16), {k: v.bfloat16() for k, v in want.items()}
-    )
+    equal_whole(tensor_parallel(folder, dtype=torch.bfloat16), {k: v.bfloat16() for k, v in want.items()})
 
 
 def transformers_takes_tp_plan_auto(folder: Path) -> None:
@@ -111,9 +100,7 @@ def transformers_takes_tp_plan_auto(folder: Path) -> None:
     want = saved(llama(4), folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, tp_plan="auto", tp_size=dist.get_world_size()
-        )
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", tp_size=dist.get_world_size())
     equal_whole(model, want)
 
 
@@ -155,15 +142,28 @@ def accelerate_dispatches(folder: Path) -> None:
     equal_whole(loaded, want)
 
 
-def sharded_llama(seed: int) -> Any:
+def sharded_llama(seed: int, tied: bool = False) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    model = llama(seed)
+    model = llama(seed, tied)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh)
     return fully_shard(model, mesh=mesh)
+
+
+def transformers_loads_what_ranks_saved(folder: Path) -> None:
+    for number, (tied, size, metadata) in enumerate(((False, 20_000, None), (True, "1MB", {"format": "pt"}))):
+        made, model, want = folder / str(number), sharded_llama(13, tied), llama(13, tied).state_dict()
+        dcp.save(model.state_dict(), storage_writer=StorageWriter(made, max_shard_size=size, metadata=metadata))
+        if dist.get_rank() == 0:
+            model.config.save_pretrained(made)
+            assert (made / "model.safetensors.index.json").exists() == (not tied)
+        dist.barrier()
+        loaded, info = transformers.LlamaForCausalLM.from_pretrained(made, output_loading_info=True)
+        assert not any(info.values()), info
+        equal_whole(loaded, want)
 
 
 def accelerate_loads_into_fsdp(folder: Path) -> None:
@@ -188,9 +188,7 @@ def accelerate_broadcasts_into_fsdp(folder: Path) -> None:
     if dist.get_rank() == 0:
         for file in sorted(folder.glob("*.safetensors")):
             state |= accelerate.utils.load_state_dict(str(file))
-    set_model_state_dict(
-        model, state, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    )
+    set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
     equal_whole(model, want)
 
 
@@ -202,10 +200,7 @@ def accelerate_saves_and_loads_state(folder: Path) -> None:
     accelerator = accelerate.Accelerator(cpu=True)
     assert accelerator.num_processes == dist.get_world_size()
     model = accelerator.prepare(llama(11))
-    want = {
-        name: tensor.clone()
-        for name, tensor in accelerator.unwrap_model(model).state_dict().items()
-    }
+    want = {name: tensor.clone() for name, tensor in accelerator.unwrap_model(model).state_dict().items()}
     accelerator.save_state(str(folder / "state"))
     accelerator.save_model(model, str(folder / "model"), max_shard_size="20KB")
     accelerator.wait_for_everyone()
@@ -221,6 +216,4 @@ def accelerate_saves_and_loads_state(folder: Path) -> None:
     equal_whole(plain, want)
 
 
-assert "cpp" in safetensors.__version__, (
-    f"these are tests of our package, found {safetensors.__version__}"
-)
+assert "cpp" in safetensors.__version__, f"these are tests of our package, found {safetensors.__version__}"

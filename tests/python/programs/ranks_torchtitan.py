@@ -78,9 +78,7 @@ def save_and_load(folder: Path, adapter_class: Any, assets: str | None = None) -
     assert all(torch.equal(stored[name], want[name]) for name in want)
 
     other, _ = sharded(2)
-    loaded = manager(
-        other, adapter, folder / "new", initial_load_path=str(step), initial_load_in_hf=True
-    ).load()
+    loaded = manager(other, adapter, folder / "new", initial_load_path=str(step), initial_load_in_hf=True).load()
     assert loaded
     before, after = whole(model), whole(other)
     assert before.keys() == after.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -38,9 +39,19 @@ def test_a_sharded_model_of_transformers(tied: bool, tmp_path: Path) -> None:
     assert equal(type(model).from_pretrained(tmp_path / "split").state_dict(), model.state_dict())
 
 
+WRITES: dict[str, list[list[str]]] = {  # FOLDER and INDEX are those of the model
+    "cast": [["FOLDER", "FOLDER", "--to", "bf16", "--force"]],
+    "split": [["FOLDER", "FOLDER", "--max-shard-size", "15KB", "--force"]],
+    "select": [["FOLDER", "FOLDER", "--match", "*", "--force"]],
+    "rename": [["FOLDER", "FOLDER", expression, "--force"] for expression in ("s/^model/other/", "s/^other/model/")],
+    "meta": [["set", "FOLDER", "k=v"]],
+    "merge": [["INDEX", "-o", "FOLDER/FILE", "--force"]],
+}
+
+
 @pytest.mark.parametrize("variant", [None, "fp16"])
 def test_other_names_of_shards_are_kept(variant: str | None, tmp_path: Path) -> None:
-    model = tiny_llama(tied=False)
+    hub, model = framework("huggingface_hub"), tiny_llama(tied=False)
     model.save_pretrained(tmp_path, max_shard_size="20KB", variant=variant)
     [index] = tmp_path.glob("*.index*.json")
     if variant is None:  # the names of Qwen3.5
@@ -48,17 +59,35 @@ def test_other_names_of_shards_are_kept(variant: str | None, tmp_path: Path) -> 
             path.rename(tmp_path / path.name.replace("model-", "model.safetensors-"))
         index.write_text(index.read_text().replace('"model-', '"model.safetensors-'))
     want = model.to(torch.bfloat16).state_dict()
-    for write in (["cast", "--to", "bf16"], ["split", "--max-shard-size", "15KB"], ["select", "--match", "*"]):
-        command(write[0], tmp_path, tmp_path, *write[1:], "--force")
-        assert list(tmp_path.glob("*.index*.json")) == [index]
-        files = [path.name for path in tmp_path.glob("*.safetensors")]
-        assert len(files) > 3 and all(name.startswith(f"model.{variant or 'safetensors'}-gen") for name in files)
-        assert equal(type(model).from_pretrained(tmp_path, dtype="auto", variant=variant).state_dict(), want)
+    merged = "model.fp16.safetensors" if variant else "model.safetensors"
+
+    def check_that_others_read(case: str, files: set[str]) -> None:
+        assert equal(type(model).from_pretrained(tmp_path, dtype="auto", variant=variant).state_dict(), want), case
+        found: dict[str, object] = {}
+        for file in files:
+            found |= hub.load_state_dict_from_file(str(tmp_path / file))
+        assert equal(found, want), case
+        if variant is None:
+            other = type(model)(model.config).to(torch.bfloat16)
+            hub.load_torch_model(other, tmp_path)
+            assert equal(other.state_dict(), want), case
+
+    for verb, calls in WRITES.items():
+        for call in calls:
+            command(verb, *(word.replace("FOLDER", str(tmp_path)).replace("INDEX", str(index)).replace("FILE", merged) for word in call))
+        files = {path.name for path in tmp_path.glob("*.safetensors")}
+        if verb == "merge":
+            assert merged in files
+            for path in (index, *(tmp_path / file for file in files - {merged})):
+                path.unlink(missing_ok=True)
+            check_that_others_read(verb, {merged})
+        else:
+            assert list(tmp_path.glob("*.index*.json")) == [index] and set(json.loads(index.read_text())["weight_map"].values()) == files
+            assert len(files) > 3 and all(name.startswith(f"model.{variant or 'safetensors'}-gen") for name in files)
+            check_that_others_read(verb, files)
     if variant is None:
         save(load(tmp_path, framework="pt"), tmp_path, max_shard_size="20KB")
-        other = type(model)(model.config).to(torch.bfloat16)
-        framework("huggingface_hub").load_torch_model(other, tmp_path)
-        assert equal(other.state_dict(), want)
+        check_that_others_read("save", {path.name for path in tmp_path.glob("*.safetensors")})
 
 
 def test_an_adapter_of_peft(tmp_path: Path) -> None:
