@@ -131,34 +131,48 @@ def spans(line: str) -> list[tuple[str, str]]:
     return found
 
 
+def wrapped(parts: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """Breaks a line where a terminal breaks it."""
+    lines: list[list[tuple[str, str]]] = [[]]
+    free = COLUMNS
+    for style, text in parts:
+        while len(text) > free:
+            lines[-1].append((style, text[:free]))
+            lines.append([])
+            text, free = text[free:], COLUMNS
+        lines[-1].append((style, text))
+        free -= len(text)
+    return lines
+
+
 def write_terminal(path: str, program: str, folder: str, commands: list[list[str]]) -> None:
     """Draws what commands print. Each part has its place and its width, so that every font keeps the columns."""
     wide, high, edge = 8.4, 19, 16
     lines: list[list[tuple[str, str]]] = []
     for arguments in commands:
         lines.append([(' fill="#81c995"', "$ "), (' font-weight="bold"', "safetensors " + " ".join(arguments))])
-        lines += [spans(line) for line in terminal(program, arguments, folder).rstrip("\n").split("\n")]
+        for line in terminal(program, arguments, folder).rstrip("\n").split("\n"):
+            lines += wrapped(spans(line))
         lines.append([])
     lines.pop()
     width, height = COLUMNS * wide + 2 * edge, len(lines) * high + 2 * edge
+    font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}">',
         '<rect width="100%" height="100%" rx="10" fill="#1b1f24"/>',
-        '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="14" fill="#e6e9ed">',
+        f'<g font-family="{font}" font-size="14" fill="#e6e9ed">',
     ]
     for number, line in enumerate(lines):
-        column, y = 0, edge + number * high + 14
+        column, y, drawn = 0, edge + number * high + 14, ""
         for style, text in line:
-            if text.strip():
-                bare = text.strip()
+            if bare := text.strip():
                 x = edge + (column + len(text) - len(text.lstrip())) * wide
-                out.append(
-                    f'<text x="{x:.4g}" y="{y}" textLength="{len(bare) * wide:.4g}" xml:space="preserve"{style}>{html.escape(bare)}</text>'
-                )
+                size = f'textLength="{len(bare) * wide:.4g}"'
+                drawn += f'<text x="{x:.4g}" y="{y}" {size} xml:space="preserve"{style}>{html.escape(bare)}</text>'
             column += len(text)
-    out.append("</g></svg>\n")
+        out += [drawn] if drawn else []
     with open(path, "w") as file:
-        file.write("\n".join(out))
+        file.write("\n".join([*out, "</g></svg>", ""]))
 
 
 def write_page(name: str, program: str, folder: str, size: tuple[int, int], part: str, options: list[str]) -> None:
@@ -183,7 +197,10 @@ def main(program: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_model(os.path.join(folder, "llama"))
         write_model(os.path.join(folder, "tuned"), changed="layers.3.self_attn")
-        commands = [["info", "llama"], ["ls", "--tree", "llama"], ["diff", "llama", "tuned"], ["verify", "llama"]]
+        cut = os.path.join(folder, "download.safetensors")
+        shutil.copy(os.path.join(folder, "llama", "model-00001-of-00002.safetensors"), cut)
+        os.truncate(cut, 1_000_000)
+        commands = [["ls", "--tree", "llama"], ["verify", "download.safetensors"], ["diff", "llama", "tuned", "--by-layer"]]
         write_terminal(os.path.join(HERE, "terminal.svg"), program, folder, commands)
         write_page("page.png", program, folder, (1280, 1090), "", ["--stats"])
 
