@@ -38,9 +38,9 @@ watch() {
   done
 }
 
-# Prints the last progress in the log: "[12/80]" of ninja, "12/80 Test" of ctest, or "[ 45%]" of pytest.
+# Prints the last progress in the log: "[12/80]" of ninja and of the Python tests, or "12/80 Test" of ctest.
 progress() {
-  tail -n 200 "$log" 2>/dev/null | grep -aoE '\[ *[0-9]+(/[0-9]+|%)\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
+  tail -n 200 "$log" 2>/dev/null | grep -aoE '\[ *[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
 }
 
 # install_python PACKAGES...: makes the environment, and installs packages there and the tools that build the package.
