@@ -62,7 +62,7 @@ SafetensorsLoad load_safetensors(const std::string& path) {
   const st::File file = st::File::open(path, {.access = st::Access::read}).value();
   SafetensorsLoad loaded;
   for (const st::Tensor& tensor : file) {
-    const Shape shape = st::dims_as<std::int32_t>(tensor.shape()).value();
+    const Shape shape(tensor.shape().begin(), tensor.shape().end());
     loaded.first.insert({std::string(tensor.name()),
                          array(shape, to_dtype(tensor), std::make_shared<LoadTensor>(tensor), std::vector<array>{})});
   }

@@ -43,7 +43,9 @@ bool set_type(st::Dtype dtype, TensorStorage& tensor) {
 // large.
 bool set_shape(st::ShapeView shape, TensorStorage& tensor) {
   std::int64_t dims[SD_MAX_DIMS];
-  if (shape.size() > SD_MAX_DIMS || !st::dims_as(shape, st::Span(dims, shape.size()))) return false;
+  const auto is_large = [](std::uint64_t dim) { return dim > INT64_MAX; };
+  if (shape.size() > SD_MAX_DIMS || std::any_of(shape.begin(), shape.end(), is_large)) return false;
+  std::copy(shape.begin(), shape.end(), dims);
   std::int64_t* begin = dims;
   if (shape.size() == 5) {
     // An empty tensor may have dimensions of any size.

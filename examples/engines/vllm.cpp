@@ -20,7 +20,8 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   for (const st::Tensor& tensor : file) {
     std::string name(tensor.name());
     result.tensors_[name] = {std::string(file.header().dtype_name(tensor.info())),
-                             st::dims_as<std::int64_t>(tensor.shape()).value(), begin + tensor.info().begin,
+                             {tensor.shape().begin(), tensor.shape().end()},
+                             begin + tensor.info().begin,
                              static_cast<std::size_t>(tensor.nbytes())};
     result.names_.push_back(std::move(name));
   }

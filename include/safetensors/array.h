@@ -35,19 +35,6 @@ enum class MemoryKind : std::uint8_t {
   borrowed,
 };
 
-/// Hints for the system on the order in which a program will access the pages of an Array.
-enum class Advice : std::uint8_t {
-  /// Gives no hint, and cancels `sequential` and `random`.
-  normal,
-  /// The program will read from the first byte to the last. The system reads far ahead, and may soon release pages that
-  /// the program has read.
-  sequential,
-  /// The program will read at random offsets. The system does not read ahead.
-  random,
-  /// The program will soon read all pages. The system starts to read them now. The call does not wait for them.
-  will_need,
-};
-
 /// A tensor in memory: elements in C (row-major) order, little-endian, without gaps.
 ///
 /// Copies share the memory. Each copy keeps the memory alive, even after the File is destroyed. The exception is an
@@ -183,36 +170,6 @@ class Array {
   /// The slice must be contiguous: see ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
   /// Errors: slice_not_contiguous, buffer_size (the Array has a shape, but no bytes), and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> slice(const Slice& slice) const noexcept;
-
-  /// Loads the pages of the bytes [offset, offset + size) of a map into memory, so that later access does not wait.
-  ///
-  /// Ignores bytes after the end of the Array. You need not prefault the whole Array at once: it is enough to prefault
-  /// the next few MiB before you use them. If the Array is not a map, this function does nothing. Before Linux 5.14,
-  /// this function only requests a read-ahead, so later access may still wait.
-  /// Errors: out_of_memory, and read_failed (the file became shorter, or its device failed; the system does not say
-  /// which).
-  [[nodiscard]] SAFETENSORS_API Status prefault(std::uint64_t offset = 0,
-                                                std::uint64_t size = ~std::uint64_t{0}) const noexcept;
-  /// Releases the pages of a shared map that are entirely inside the Array. The next access reads them again.
-  /// Error: unsupported (memory() is not `shared_map`). A private map would lose its changes.
-  [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
-
-  /// Tells the system how the program will access the pages of a map. The advice also holds for bytes of other tensors
-  /// on the first and the last page. If the Array is not a map, this function does nothing. Error: unsupported (the
-  /// system refuses the advice).
-  [[nodiscard]] SAFETENSORS_API Status advise(Advice advice) const noexcept;
-  /// @{
-  /// lock() loads the pages of the Array and locks them in memory, so that the system never writes them out or drops
-  /// them. unlock() unlocks them.
-  ///
-  /// The first and the last page may also hold bytes of other tensors. unlock() unlocks these pages too, no matter how
-  /// often they were locked. When a file is unmapped, its pages are unlocked. Call unlock() before release(). If the
-  /// Array is not a map, also call unlock() before you free the memory.
-  /// Errors of lock(): out_of_memory (too little memory, or the limit `RLIMIT_MEMLOCK`), and read_failed (see
-  /// prefault()).
-  [[nodiscard]] SAFETENSORS_API Status lock() const noexcept;
-  SAFETENSORS_API void unlock() const noexcept;
-  /// @}
 
   /// Returns the owner of the memory. It keeps the memory alive without the Array.
   [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }

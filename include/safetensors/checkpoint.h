@@ -120,10 +120,6 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// The view is valid as long as any copy of this Checkpoint exists. Format: docs/checkpoints.md.
   [[nodiscard]] SAFETENSORS_API std::string_view index_metadata() const& noexcept;
   detail::GiveTheObjectANameFirst index_metadata() const&& = delete;
-  /// Returns `total_size` of index_metadata(): the number of bytes of all tensors, as the writer of the index counted
-  /// them. Returns nullopt if there is none, or if it is not an integer from 0 to 2^64-1. Nothing checks the number.
-  [[nodiscard]] SAFETENSORS_API std::optional<std::uint64_t> index_total_size() const noexcept;
-
  private:
   explicit Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept;
   std::shared_ptr<const detail::CheckpointState> state_;

@@ -46,13 +46,6 @@ enum class Dtype : std::uint8_t {
   UNKNOWN = 255,
 };
 
-/// A data type of DLPack 1.1 (https://dmlc.github.io/dlpack/latest/c_api.html).
-struct DLPackType {
-  std::uint8_t code = 0;    ///< type code, a DLDataTypeCode
-  std::uint8_t bits = 0;    ///< bits of one element
-  std::uint16_t lanes = 1;  ///< elements per vector
-};
-
 /// Returns the 22 dtypes of the format, lowest rank() first. The memory is static.
 [[nodiscard]] SAFETENSORS_API Span<const Dtype> all_dtypes() noexcept;
 
@@ -63,14 +56,13 @@ struct DLPackType {
 /// come first. Returns 22 for Dtype::UNKNOWN.
 [[nodiscard]] SAFETENSORS_API unsigned rank(Dtype dtype) noexcept;
 
-/// Returns the DLPack data type of a dtype. Returns that of U8 for Dtype::UNKNOWN.
-[[nodiscard]] SAFETENSORS_API DLPackType dlpack_type(Dtype dtype) noexcept;
-
 /// Returns the name of a dtype in the file, such as "F32". Returns "unknown" for Dtype::UNKNOWN, and "?" for a number
 /// that is no Dtype. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
 
 namespace detail {
+// Returns the DLDataTypeCode of DLPack 1.1 for a dtype. Returns that of U8 for Dtype::UNKNOWN.
+[[nodiscard]] std::uint8_t dlpack_code(Dtype dtype) noexcept;
 struct CallToStringInstead {};
 }  // namespace detail
 /// @cond

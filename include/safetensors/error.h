@@ -210,19 +210,6 @@ class [[nodiscard]] Status {
     if (error_) detail::throw_error(*error_);
   }
 
-  /// Returns `next()`, a Status or a Result, when ok() is true. Otherwise returns the error.
-  template <class Next>
-  auto and_then(Next&& next) const -> std::invoke_result_t<Next> {
-    if (error_) return *error_;
-    return std::forward<Next>(next)();
-  }
-  /// Returns this Status when ok() is true. Otherwise returns `handle(error())`, a Status.
-  template <class Handle>
-  Status or_else(Handle&& handle) const {
-    if (ok()) return *this;
-    return std::forward<Handle>(handle)(*error_);
-  }
-
  private:
   std::optional<Error> error_;
 };
@@ -275,48 +262,6 @@ class [[nodiscard]] Result {
   /// Returns the value, or `other` when ok() is false.
   [[nodiscard]] T value_or(T other) && { return ok() ? T(std::move(*this).operator*()) : std::move(other); }
   [[nodiscard]] T value_or(T other) const& { return ok() ? **this : std::move(other); }
-  /// @}
-
-  /// @{
-  /// Returns `next(value)`, a Status or a Result, when ok() is true. Otherwise returns the error.
-  template <class Next>
-  auto and_then(Next&& next) && -> std::invoke_result_t<Next, T> {
-    if (!ok()) return std::move(*this).error();
-    return std::forward<Next>(next)(std::move(*this).operator*());
-  }
-  template <class Next>
-  auto and_then(Next&& next) const& -> std::invoke_result_t<Next, const T&> {
-    if (!ok()) return error();
-    return std::forward<Next>(next)(**this);
-  }
-  /// @}
-
-  /// @{
-  /// Returns `change(value)` as a Result when ok() is true. Otherwise returns the error.
-  template <class Change>
-  auto transform(Change&& change) && -> Result<std::decay_t<std::invoke_result_t<Change, T>>> {
-    if (!ok()) return std::move(*this).error();
-    return std::forward<Change>(change)(std::move(*this).operator*());
-  }
-  template <class Change>
-  auto transform(Change&& change) const& -> Result<std::decay_t<std::invoke_result_t<Change, const T&>>> {
-    if (!ok()) return error();
-    return std::forward<Change>(change)(**this);
-  }
-  /// @}
-
-  /// @{
-  /// Returns this Result when ok() is true. Otherwise returns `handle(error())`, a Result of the same type.
-  template <class Handle>
-  Result or_else(Handle&& handle) && {
-    if (ok()) return std::move(*this);
-    return std::forward<Handle>(handle)(std::move(*this).error());
-  }
-  template <class Handle>
-  Result or_else(Handle&& handle) const& {
-    if (ok()) return *this;
-    return std::forward<Handle>(handle)(error());
-  }
   /// @}
 
  private:

@@ -52,7 +52,7 @@ enum class Map : std::uint8_t {
   shared,
   /// Writable memory of your own: a map that the system copies on write, so the file never changes. Owned memory with
   /// Access::read, if the system refuses the map, or if the File is from from_memory() or from_source(). On a local
-  /// file system, Linux then reads twice as far around each access. Array::advise() changes that for a map.
+  /// file system, Linux then reads twice as far around each access.
   copy_on_write,
 };
 
@@ -68,6 +68,22 @@ struct TensorReadOptions {
 namespace detail {
 struct FileState;
 struct CheckpointState;
+
+// Returns false if there is not enough memory.
+template <class Vector>
+bool resize(Vector& vector, std::uint64_t size) noexcept {
+  if (size > vector.max_size()) return false;
+#if defined(__cpp_exceptions)
+  try {
+    vector.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+#else
+  vector.resize(static_cast<std::size_t>(size));
+#endif
+  return true;
+}
 }  // namespace detail
 class Tensor;
 class File;

@@ -1,6 +1,5 @@
 /// @file
-/// Converts objects of this library to text: to_string() and `std::cout << object`. For std::format(), include
-/// safetensors/format.h.
+/// Converts objects of this library to text: to_string() and `std::cout << object`.
 ///
 /// Thread-safety: any number of threads may call the functions of this header at the same time.
 #pragma once
@@ -33,17 +32,13 @@ inline namespace v0 {
 [[nodiscard]] inline std::string to_string(const Error& error) {
   return error.to_string();
 }
-/// Returns "ok", or the text of the error. May throw `std::bad_alloc`.
-[[nodiscard]] inline std::string to_string(const Status& status) {
-  return status ? std::string("ok") : status.error().to_string();
-}
 
 namespace detail {
 template <class T, class... Types>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Types> || ...);
-// The types that streams and std::format() print.
+// The types that streams print.
 template <class T>
-inline constexpr bool kIsPrintable = kIsOneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error, Status>;
+inline constexpr bool kIsPrintable = kIsOneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error>;
 }  // namespace detail
 
 /// Writes the text that to_string() returns, and returns the stream. May throw `std::bad_alloc`.

@@ -1,7 +1,6 @@
 /** @file
- * Includes the C++ interface of the library `safetensors`. It leaves out three headers: `hash.h` (digests, a library of
- * its own), `format.h` (std::format of our types) and `to_dlpack.h` (arrays for other frameworks). When you compile
- * this file as C, it includes c.h instead.
+ * Includes the C++ interface of the library `safetensors`, except `to_dlpack.h` (arrays for other frameworks). When you
+ * compile this file as C, it includes c.h instead.
  *
  * **Reading** is a ladder. Each step gives you more control, and you climb only as far as you need:
  * - `File::open()` reads and checks the header, and nothing else. `Checkpoint::open()` does the same for a model of

@@ -12,25 +12,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <memory>
-#include <new>
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace safetensors {
 inline namespace v0 {
 
 /// A view of dimensions. It does not own them.
 using ShapeView = Span<const std::uint64_t>;
-
-namespace detail {
-// dims_as(). Tests pass a smaller `max` to imitate a 32-bit std::size_t.
-template <class Size>
-Status copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept;
-}  // namespace detail
 
 /// Returns the number of elements of a shape: the product of the dimensions, 1 for a scalar. Returns 2^64-1 if the
 /// product does not fit.
@@ -113,72 +103,10 @@ class Shape {
   friend bool operator!=(const Shape& a, const Shape& b) noexcept { return !(a == b); }
 
  private:
-  template <class Size>
-  friend Status detail::copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept;
-  // Returns size_overflow if a dimension is above `max`. Returns invalid_argument if the shape does not have `count`
-  // dimensions.
-  [[nodiscard]] static SAFETENSORS_API Status check(ShapeView shape, std::uint64_t max, std::size_t count) noexcept;
-
   std::size_t rank_ = 0;
   std::uint64_t inline_[kInline] = {};
   std::unique_ptr<std::uint64_t[]> heap_;
 };
-
-/// @{
-/// Returns the dimensions as integers of another type, such as those of an engine's tensors:
-/// @code
-/// const std::vector<std::size_t> sizes = dims_as<std::size_t>(array.shape()).value();
-/// const std::vector<std::int64_t> for_torch = dims_as<std::int64_t>(array.shape()).value();
-/// @endcode
-///
-/// The second function writes them to memory of the caller, and needs no allocation. `dims` must have one value per
-/// dimension. After an error, the contents of `dims` are unspecified.
-/// Errors: size_overflow (a dimension does not fit in Size, for example in a 32-bit `std::size_t`; the message names
-/// the dimension), invalid_argument (the size of `dims` is wrong), out_of_memory.
-template <class Size>
-[[nodiscard]] Result<std::vector<Size>> dims_as(ShapeView shape) noexcept;
-template <class Size>
-[[nodiscard]] Status dims_as(ShapeView shape, Span<Size> dims) noexcept;
-/// @}
-
-namespace detail {
-// Returns false if there is not enough memory.
-template <class Vector>
-bool resize(Vector& vector, std::uint64_t size) noexcept {
-  if (size > vector.max_size()) return false;
-#if defined(__cpp_exceptions)
-  try {
-    vector.resize(static_cast<std::size_t>(size));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-#else
-  vector.resize(static_cast<std::size_t>(size));
-#endif
-  return true;
-}
-
-template <class Size>
-Status copy_dims(ShapeView shape, Span<Size> dims, std::uint64_t max) noexcept {
-  static_assert(std::is_integral_v<Size> && !std::is_same_v<Size, bool>, "dimensions are integers");
-  if (Status status = Shape::check(shape, max, dims.size()); !status) return status;
-  for (std::size_t i = 0; i < shape.size(); ++i) dims[i] = static_cast<Size>(shape[i]);
-  return {};
-}
-}  // namespace detail
-
-template <class Size>
-Status dims_as(ShapeView shape, Span<Size> dims) noexcept {
-  return detail::copy_dims(shape, dims, std::numeric_limits<Size>::max());
-}
-
-template <class Size>
-Result<std::vector<Size>> dims_as(ShapeView shape) noexcept {
-  std::vector<Size> dims;
-  if (!detail::resize(dims, shape.size())) return detail::error_of(Errc::out_of_memory, "out of memory");
-  if (Status status = dims_as<Size>(shape, Span<Size>(dims)); !status) return std::move(status).error();
-  return dims;
-}
 
 /// Returns the shape as text: "[2, 3]", or "[]" for a scalar. Shortens long shapes:
 /// "[1, 1, 1, 1, 1, 1, 1, 1, ... 50000000 dimensions]". May throw `std::bad_alloc`.

@@ -12,10 +12,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#if __has_include(<mdspan>) && __cplusplus > 202002L
-#include <array>
-#include <mdspan>
-#endif
 
 namespace safetensors {
 inline namespace v0 {
@@ -109,20 +105,6 @@ class TypedView {
     return {data_ + index * width, width};
   }
   detail::GiveTheObjectANameFirst row(std::size_t index) const&& = delete;
-
-#if defined(__cpp_lib_mdspan)
-  /// Returns a std::mdspan with `Rank` dimensions. `Rank` must be equal to shape().rank(). The elements are valid as
-  /// long as any copy of this view exists. Needs C++23.
-  template <std::size_t Rank>
-  [[nodiscard]] auto mdspan() const& noexcept {
-    assert(shape_.rank() == Rank && "mdspan of another rank than the TypedView");
-    std::array<std::size_t, Rank> sizes{};
-    for (std::size_t i = 0; i < Rank; ++i) sizes[i] = static_cast<std::size_t>(shape_[i]);
-    return std::mdspan<T, std::dextents<std::size_t, Rank>>(data_, sizes);
-  }
-  template <std::size_t Rank>
-  detail::GiveTheObjectANameFirst mdspan() const&& = delete;
-#endif
 
   /// Returns the owner of the memory. It keeps the memory alive without the view.
   [[nodiscard]] std::shared_ptr<const void> owner() const noexcept {

@@ -1,4 +1,4 @@
-// Checks that the elements of an array can be used in place, and controls the pages of file-mapped arrays.
+// Checks that the elements of an array can be used in place, and makes slices without a copy.
 #include <safetensors/array.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "file/file.h"
 #include "format/slice/slice.h"
-#include "os/memory.h"
 
 namespace safetensors {
 namespace file {
@@ -100,39 +99,6 @@ Result<Array> Array::slice(const Slice& slice) const noexcept {
     const std::span<std::byte> all(data_, size_);
     return Array(dtype_, part->shape(), all.subspan(first, static_cast<std::size_t>(part->nbytes())), owner_, memory_);
   });
-}
-
-Status Array::prefault(std::uint64_t offset, std::uint64_t size) const noexcept {
-  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::copy_on_write_map) return {};
-  if (offset >= size_) return {};
-  return os::populate({data_ + offset, static_cast<std::size_t>(std::min<std::uint64_t>(size, size_ - offset))});
-}
-
-Status Array::release() const noexcept {
-  if (memory_ == MemoryKind::shared_map) {
-    os::give_up_pages({data_, size_});
-    return {};
-  }
-  return base::guarded([&]() -> Status {
-    if (memory_ == MemoryKind::copy_on_write_map)
-      return base::make_error(Errc::unsupported,
-                              "cannot release pages: the map is private, and changes to it would be lost");
-    return base::make_error(Errc::unsupported, "cannot release pages: the array is not file-mapped");
-  });
-}
-
-Status Array::advise(Advice advice) const noexcept {
-  if (memory_ != MemoryKind::shared_map && memory_ != MemoryKind::copy_on_write_map) return {};
-  static_assert(static_cast<int>(Advice::will_need) == static_cast<int>(os::PageAdvice::will_need));
-  return os::advise({data_, size_}, static_cast<os::PageAdvice>(advice));
-}
-
-Status Array::lock() const noexcept {
-  return os::lock_pages({data_, size_});
-}
-
-void Array::unlock() const noexcept {
-  os::unlock_pages({data_, size_});
 }
 
 Error Array::read_only_error() noexcept {

@@ -74,9 +74,5 @@ std::string_view Checkpoint::index_metadata() const& noexcept {
   return state_->index ? std::string_view(state_->index->metadata) : std::string_view();
 }
 
-std::optional<std::uint64_t> Checkpoint::index_total_size() const noexcept {
-  return state_->index ? state_->index->total_size : std::nullopt;
-}
-
 }  // namespace v0
 }  // namespace safetensors

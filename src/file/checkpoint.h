@@ -36,7 +36,6 @@ struct CheckpointState {
   struct Index {
     std::string name;  // in its folder
     std::string metadata;
-    std::optional<std::uint64_t> total_size;
   };
 
   std::string path;  // the caller's path; empty if the caller gave several

@@ -179,7 +179,7 @@ Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& pa
                                                        std::size_t descriptors, base::Cancellation& cancellation) {
   auto state = std::make_shared<CheckpointState>();
   if (const IndexFile* const index = parts.index())
-    state->index = {index->path.substr(index->folder.size()), index->shards->metadata(), index->shards->total_size()};
+    state->index = {index->path.substr(index->folder.size()), index->shards->metadata()};
   // Every thread needs a descriptor.
   const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
   Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);

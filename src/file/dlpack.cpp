@@ -75,12 +75,11 @@ Status check_dims(ShapeView shape) {
 DlTensor tensor_of(const Array& array, std::int64_t* dims) {
   const std::size_t rank = array.shape().size();
   fill_dims(array.shape(), dims, dims + rank);
-  const DLPackType type = dlpack_type(array.dtype());
   DlTensor tensor{};
   tensor.data = array.nbytes() == 0 ? nullptr : const_cast<std::byte*>(array.bytes().data());
   tensor.device = {SAFETENSORS_DLPACK_CPU, 0};
   tensor.ndim = static_cast<std::int32_t>(rank);
-  tensor.dtype = {type.code, type.bits, type.lanes};
+  tensor.dtype = {dlpack_code(array.dtype()), static_cast<std::uint8_t>(bits(array.dtype())), 1};
   tensor.shape = dims;
   tensor.strides = dims + rank;
   tensor.byte_offset = 0;

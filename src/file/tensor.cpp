@@ -1,5 +1,6 @@
 // Gives the bytes of a tensor: in place if the file is mapped or in memory, otherwise in new memory.
 #include <safetensors/file.h>
+#include <safetensors/print.h>
 
 #include <string>
 #include <utility>
@@ -161,6 +162,15 @@ Status Tensor::read_into(const Slice& slice, Span<std::byte> destination) const 
 
 File Tensor::file() const noexcept {
   return File(state_);
+}
+
+// Names come from strangers, so they are escaped.
+std::string to_string(const TensorInfo& tensor) {
+  return printable(tensor.name) + " " + std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
+}
+
+std::string to_string(const Array& array) {
+  return std::string(to_string(array.dtype())) + " " + to_string(ShapeView(array.shape()));
 }
 
 }  // namespace v0

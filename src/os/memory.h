@@ -66,19 +66,6 @@ enum class MapMode : std::uint8_t {
 // Unmaps the whole range of map_file().
 void unmap_file(void* begin, std::size_t size) noexcept;
 
-// Reads the pages under mapped bytes into memory. Before Linux 5.14, it only requests a read-ahead. Errors:
-// out_of_memory; read_failed, both for a failed device and for a file that became shorter, because the system does not
-// tell these apart.
-[[nodiscard]] Status populate(std::span<const std::byte> mapped) noexcept;
-// The same values as in safetensors::Advice, in the same order.
-enum class PageAdvice : std::uint8_t { normal, sequential, random, will_need };
-// Tells the system how the program will access mapped bytes. Error: unsupported.
-[[nodiscard]] Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept;
-// Reads the pages under the bytes and keeps them in memory until unlock_pages(), or until they are unmapped. Errors:
-// those of populate(). out_of_memory can also mean that the process may not lock so many bytes.
-[[nodiscard]] Status lock_pages(std::span<const std::byte> bytes) noexcept;
-// Unlocks the pages under the bytes, no matter how often they were locked. Ignores errors.
-void unlock_pages(std::span<const std::byte> bytes) noexcept;
 // Releases the pages that lie entirely in the mapped bytes. In a shared map, the next access reads them from the file
 // again. Ignores errors.
 void give_up_pages(std::span<const std::byte> mapped) noexcept;

@@ -9,7 +9,6 @@
 
 namespace {
 
-using safetensors::dims_as;
 using safetensors::Errc;
 using safetensors::Shape;
 using safetensors::ShapeView;
@@ -138,48 +137,6 @@ TEST(ShapeText, IsCutAfter8DimensionsOver16) {
   const std::vector<std::uint64_t> ones(17, 1);
   EXPECT_EQ(to_string(ShapeView(ones).first(16)), "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]");
   EXPECT_EQ(to_string(ones), "[1, 1, 1, 1, 1, 1, 1, 1, ... 17 dimensions]");
-}
-
-TEST(ShapeDims, BecomeIntegersOfOtherTypes) {
-  const Shape shape = {2, 0, 5000000000};
-  EXPECT_EQ(dims_as<std::int64_t>(shape).value(), (std::vector<std::int64_t>{2, 0, 5000000000}));
-  EXPECT_EQ(dims_as<std::uint64_t>(shape).value(), (std::vector<std::uint64_t>{2, 0, 5000000000}));
-  EXPECT_EQ(dims_as<int>(ShapeView(shape).first(2)).value(), (std::vector<int>{2, 0}));
-  EXPECT_EQ(dims_as<std::size_t>(Shape{}).value(), std::vector<std::size_t>());
-  std::int64_t three[3];
-  EXPECT_TRUE(dims_as<std::int64_t>(shape, three).ok());
-  EXPECT_EQ(three[2], 5000000000);
-}
-
-TEST(ShapeDims, RefuseValueThatDoesNotFit) {
-  const std::uint64_t largest = std::uint64_t{1} << 63;
-  const auto status = dims_as<std::int64_t>(Shape{7, largest - 1, largest});
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().code, Errc::size_overflow);
-  EXPECT_EQ(
-      status.error().message,
-      "dimension 2 of the shape [7, 9223372036854775807, 9223372036854775808] is 9223372036854775808, the maximum "
-      "is 9223372036854775807");
-  EXPECT_EQ(dims_as<std::int8_t>(Shape{127, 128}).error().message,
-            "dimension 1 of the shape [127, 128] is 128, the maximum is 127");
-}
-
-// std::size_t of a machine with 32 bits.
-TEST(ShapeDims, RefuseValueAboveMaximumOfMachine) {
-  constexpr std::uint64_t kMax = 0xFFFFFFFF;
-  std::vector<std::size_t> dims(1);
-  EXPECT_TRUE(safetensors::detail::copy_dims(Shape{kMax}, safetensors::Span(dims), kMax).ok());
-  const auto status = safetensors::detail::copy_dims(Shape{kMax + 1}, safetensors::Span(dims), kMax);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().message, "dimension 0 of the shape [4294967296] is 4294967296, the maximum is 4294967295");
-}
-
-TEST(ShapeDims, RefuseMemoryOfOtherSize) {
-  std::size_t two[2];
-  const auto status = dims_as<std::size_t>(Shape{1, 2, 3}, two);
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().code, Errc::invalid_argument);
-  EXPECT_EQ(status.error().message, "the shape has 3 dimensions, `dims` has 2 values");
 }
 
 }  // namespace

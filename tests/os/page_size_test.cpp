@@ -64,8 +64,6 @@ TEST(PageSize, MapsAtAnyOffset) {
       ASSERT_TRUE(succeeds(map));
       EXPECT_EQ(std::memcmp(map->bytes.data(), text.data() + offset, map->bytes.size()), 0) << offset;
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(map->bytes.data()) % kPage, offset % kPage);
-      EXPECT_TRUE(succeeds(os::populate(map->bytes)));
-      EXPECT_TRUE(succeeds(os::advise(map->bytes.subspan(1), os::PageAdvice::sequential)));
       os::give_up_pages(map->bytes);
       if (mode == os::MapMode::shared) {
         EXPECT_EQ(std::memcmp(map->bytes.data(), text.data() + offset, map->bytes.size()), 0) << offset;

@@ -1,6 +1,5 @@
 // The gaps of emulators of another machine's system calls (qemu-user). This is the only list of them. The function of
 // each entry looks for the gap itself, so a test runs in full where the gap does not exist.
-//  - madvise() does nothing and succeeds: pages are not populated.
 //  - mmap() drops the high half of an offset on 32-bit machines, so it maps other bytes of the file.
 //  - statx() says that no file can be read past the page cache: see denies_direct_io().
 //  - A signal handler leaves its thread with the thread-local memory of the thread that was started last (i386 only).
@@ -21,19 +20,9 @@
 
 namespace safetensors::test {
 
-inline constexpr const char* kIgnoresAdvice = "madvise() is not emulated";
 inline constexpr const char* kDropsLargeOffsets = "mmap() drops the high half of offsets: it is not emulated";
 inline constexpr const char* kIgnoresMemoryLimits = "limits of memory are not emulated";
 inline constexpr const char* kMixesThreads = "a signal handler mixes up the memory of threads: it is not emulated";
-
-// Linux refuses advice 12345, which does not exist.
-inline bool ignores_advice() {
-  const long page = ::sysconf(_SC_PAGESIZE);
-  void* const memory = ::mmap(nullptr, static_cast<std::size_t>(page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  const bool ignores = ::madvise(memory, static_cast<std::size_t>(page), 12345) == 0;
-  ::munmap(memory, static_cast<std::size_t>(page));
-  return ignores;
-}
 
 // Sets a limit of 2 GiB in a child process and reads it again.
 inline bool ignores_memory_limits() {

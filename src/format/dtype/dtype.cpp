@@ -119,8 +119,8 @@ unsigned bits(Dtype dtype) noexcept {
 unsigned rank(Dtype dtype) noexcept {
   return kRank[static_cast<std::uint8_t>(dtype)];
 }
-DLPackType dlpack_type(Dtype dtype) noexcept {
-  return {row(dtype).code, row(dtype).bits, 1};
+std::uint8_t detail::dlpack_code(Dtype dtype) noexcept {
+  return row(dtype).code;
 }
 std::string_view to_string(Dtype dtype) noexcept {
   return dtype == Dtype::UNKNOWN ? std::string_view("unknown") : row(dtype).name;

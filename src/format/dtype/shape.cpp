@@ -1,8 +1,5 @@
-// The text of a shape, and the check of dimensions that become integers of another type. The text shows at most 8 of
-// many dimensions, because a hostile header can have millions of them.
+// The text of a shape. It shows at most 8 of many dimensions, because a hostile header can have millions of them.
 #include <safetensors/shape.h>
-
-#include "base/error.h"
 
 namespace safetensors {
 inline namespace v0 {
@@ -18,21 +15,6 @@ std::string to_string(ShapeView shape) {
   }
   if (shown < shape.size()) text += ", ... " + std::to_string(shape.size()) + " dimensions";
   return text + "]";
-}
-
-Status Shape::check(ShapeView shape, std::uint64_t max, std::size_t count) noexcept {
-  return base::guarded([&]() -> Status {
-    if (shape.size() != count)
-      return base::make_error(Errc::invalid_argument, "the shape has " + std::to_string(shape.size()) +
-                                                          " dimensions, `dims` has " + std::to_string(count) +
-                                                          " values");
-    for (std::size_t dim = 0; dim < count; ++dim)
-      if (shape[dim] > max)
-        return base::make_error(Errc::size_overflow, "dimension " + std::to_string(dim) + " of the shape " +
-                                                         to_string(shape) + " is " + std::to_string(shape[dim]) +
-                                                         ", the maximum is " + std::to_string(max));
-    return {};
-  });
 }
 
 }  // namespace v0

@@ -25,12 +25,4 @@ void discard_pages(std::span<std::byte> pages) noexcept {
   (void)::mmap(pages.data(), pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0);
 }
 
-// Only requests a read-ahead: no call reads the pages and reports an error.
-Status populate(std::span<const std::byte> mapped) noexcept {
-  if (mapped.empty()) return {};
-  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page_size();
-  (void)::madvise(const_cast<std::byte*>(mapped.data()) - skipped, mapped.size() + skipped, MADV_WILLNEED);
-  return {};
-}
-
 }  // namespace safetensors::os

@@ -9,12 +9,9 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <string>
 
 #include "base/checked.h"
-#include "base/error.h"
 #include "os/huge_pages.h"
-#include "os/system_error.h"
 
 namespace safetensors::os {
 
@@ -25,30 +22,6 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   std::uint64_t bytes = 0;
   if (!base::add(info.totalram, info.totalswap, units) || !base::multiply(units, info.mem_unit, bytes)) return true;
   return size <= bytes;
-}
-
-Status populate(std::span<const std::byte> mapped) noexcept {
-  if (mapped.empty()) return {};
-  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
-  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(mapped.data()) % page_size();
-  const std::span pages(const_cast<std::byte*>(mapped.data()) - skipped, mapped.size() + skipped);
-  int result = -1;
-  do {
-    result = ::madvise(pages.data(), pages.size(), kPopulateRead);
-  } while (result != 0 && (errno == EINTR || errno == EAGAIN));
-  if (result == 0) return {};
-  const int error_number = errno;
-  if (error_number == EINVAL) {  // Linux before 5.14
-    (void)::madvise(pages.data(), pages.size(), MADV_WILLNEED);
-    return {};
-  }
-  return base::guarded([&]() -> Status {
-    const std::string what = "cannot bring " + std::to_string(mapped.size()) + " mapped bytes into memory";
-    // An access to the bytes would raise SIGBUS. The system does not tell the reason.
-    if (error_number == EFAULT)
-      return base::make_error(Errc::read_failed, what + ": the file became shorter, or its device failed");
-    return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::read_failed, error_number, what);
-  });
 }
 
 // A kernel without huge pages refuses the advice. The memory is usable nevertheless.

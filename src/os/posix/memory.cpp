@@ -9,14 +9,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <limits>
-#include <string>
 
-#include "base/error.h"
 #include "os/huge_pages.h"
-#include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
@@ -25,13 +21,6 @@ namespace {
 std::size_t whole_pages(std::size_t size) noexcept {
   const auto page = page_size();
   return (size + page - 1) / page * page;
-}
-
-// The bytes from the start of their first page on, because madvise() takes whole pages.
-std::span<std::byte> touched_pages(std::span<const std::byte> bytes) noexcept {
-  const std::size_t skipped = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_size();
-  if (bytes.empty()) return {};
-  return {const_cast<std::byte*>(bytes.data()) - skipped, bytes.size() + skipped};
 }
 
 constexpr std::size_t kMaxAdjoining = std::size_t{64} << 20;  // bytes; no process has 65,530 mappings of this size
@@ -89,31 +78,6 @@ bool maps_exhausted() noexcept {
   void* const page = ::mmap(nullptr, page_size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page != MAP_FAILED) ::munmap(page, page_size());
   return page == MAP_FAILED;
-}
-
-Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
-  constexpr int kAdvices[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED};
-  const std::span<std::byte> pages = touched_pages(mapped);
-  if (pages.empty() || ::madvise(pages.data(), pages.size(), kAdvices[static_cast<std::size_t>(advice)]) == 0)
-    return {};
-  const int error_number = errno;
-  return base::guarded([&]() -> Status {
-    return system_error(Errc::unsupported, error_number, "cannot give advice on the pages of a map");
-  });
-}
-
-Status lock_pages(std::span<const std::byte> bytes) noexcept {
-  if (Status status = populate(bytes); !status || bytes.empty()) return status;
-  if (::mlock(bytes.data(), bytes.size()) == 0) return {};
-  const int error_number = errno;
-  return base::guarded([&]() -> Status {
-    return system_error(Errc::out_of_memory, error_number,
-                        "cannot lock " + std::to_string(bytes.size()) + " bytes in memory (see `ulimit -l`)");
-  });
-}
-
-void unlock_pages(std::span<const std::byte> bytes) noexcept {
-  if (!bytes.empty()) (void)::munlock(bytes.data(), bytes.size());
 }
 
 void give_up_pages(std::span<const std::byte> mapped) noexcept {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 #include <mutex>
 #include <string>
 
@@ -19,24 +18,6 @@ SYSTEM_INFO system_info() noexcept {
   SYSTEM_INFO info;
   ::GetSystemInfo(&info);
   return info;
-}
-
-// The range of a call for pages of mapped memory.
-WIN32_MEMORY_RANGE_ENTRY range_of(std::span<const std::byte> bytes) noexcept {
-  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
-}
-
-Error unsupported(const char* what) {
-  return base::make_error(Errc::unsupported, std::string("Windows has no ") + what);
-}
-
-bool grow_working_set(std::size_t size) noexcept {
-  constexpr std::size_t kSlack = std::size_t{1} << 20;  // for the pages at both ends, and for the rest of the program
-  const HANDLE process = ::GetCurrentProcess();
-  SIZE_T min = 0, max = 0;
-  if (!::GetProcessWorkingSetSize(process, &min, &max)) return false;
-  if (size > std::numeric_limits<SIZE_T>::max() - max - kSlack) return false;
-  return ::SetProcessWorkingSetSize(process, min + size + kSlack, max + size + kSlack) != 0;
 }
 
 }  // namespace
@@ -120,43 +101,6 @@ bool maps_disturb_writers() noexcept {
 
 void unmap_file(void* begin, std::size_t) noexcept {
   (void)::UnmapViewOfFile(begin);
-}
-
-Status populate(std::span<const std::byte> mapped) noexcept {
-  if (mapped.empty()) return {};
-  WIN32_MEMORY_RANGE_ENTRY range = range_of(mapped);
-  (void)::PrefetchVirtualMemory(::GetCurrentProcess(), 1, &range, 0);
-  return {};
-}
-
-Status advise(std::span<const std::byte> mapped, PageAdvice advice) noexcept {
-  if (advice == PageAdvice::will_need) return populate(mapped);
-  if (advice == PageAdvice::normal || mapped.empty()) return {};
-  return base::guarded([]() -> Status { return unsupported("advice on the pages of a map"); });
-}
-
-// Windows locks no more pages than the working set of the process surely has, which is about 200 KiB at first. So that
-// grows by the size of each range. It does not shrink again, because other parts of the program may rely on it.
-Status lock_pages(std::span<const std::byte> bytes) noexcept {
-  if (bytes.empty()) return {};
-  void* const begin = const_cast<std::byte*>(bytes.data());
-  bool locked = ::VirtualLock(begin, bytes.size()) != 0;
-  if (!locked && ::GetLastError() == ERROR_WORKING_SET_QUOTA) {
-    static std::mutex mutex;
-    const std::lock_guard guard(mutex);
-    locked = grow_working_set(bytes.size()) && ::VirtualLock(begin, bytes.size()) != 0;
-  }
-  if (locked) return {};
-  const int error_number = (windows::fail(), errno);
-  return base::guarded([&]() -> Status {
-    return system_error(
-        Errc::out_of_memory, error_number,
-        "cannot lock " + std::to_string(bytes.size()) + " bytes in memory (the working set is too small)");
-  });
-}
-
-void unlock_pages(std::span<const std::byte> bytes) noexcept {
-  if (!bytes.empty()) (void)::VirtualUnlock(const_cast<std::byte*>(bytes.data()), bytes.size());
 }
 
 // For pages that are not locked, this call removes them from the working set of the process.
