@@ -124,14 +124,14 @@ class Pair {
   explicit Pair(const Gpu& gpu) : gpu_(gpu) {}
 
   // Leaves out items that no plan accepts, such as slices of F4 that end within a byte.
-  void add(const st::Tensor& tensor, const st::Slice& slice = {}, const st::AddOptions& options = {},
+  void add(const st::Tensor& tensor, const st::Slice& slice = {}, std::optional<st::Dtype> cast = std::nullopt,
            std::size_t skew = 0) {
     const std::uint64_t before = host_.nbytes();
-    if (!host_.add(tensor, slice, {}, options).ok()) return;
+    if (!host_.add(tensor, slice, {}, cast).ok()) return;
     const auto size = static_cast<std::size_t>(host_.nbytes() - before);
     regions_.push_back(std::make_unique<Region>(gpu_, size, skew));
     const st::Destination to{.device = {0, regions_.back()->address(), size}};
-    must(device_.add(tensor, slice, to, options));
+    must(device_.add(tensor, slice, to, cast));
     names_.push_back(std::string(tensor.info().name));
   }
 
@@ -245,10 +245,9 @@ class Checks {
       Pair pair(gpu_);
       for (int i = 0; i < 16; ++i) {
         const st::TensorInfo& info = tensors[below(below(2) == 0 ? tensors.size() : st::all_dtypes().size() + 4)];
-        st::AddOptions options;
-        const st::Dtype cast = to[below(to.size())];
-        if (below(2) == 0 && st::format::castable(info.dtype, cast)) options.cast = cast;
-        pair.add(tensor(info.name), below(4) == 0 ? st::Slice() : random_slice(info.shape), options, below(64));
+        std::optional<st::Dtype> cast = to[below(to.size())];
+        if (below(2) != 0 || !st::format::castable(info.dtype, *cast)) cast.reset();
+        pair.add(tensor(info.name), below(4) == 0 ? st::Slice() : random_slice(info.shape), cast, below(64));
       }
       st::ReadOptions options = options_;
       options.threads = static_cast<unsigned>(1 + below(16));
@@ -285,7 +284,7 @@ class Checks {
     std::vector<std::unique_ptr<Pair>> pairs;
     for (int i = 0; i < 2; ++i) {
       pairs.push_back(std::make_unique<Pair>(gpu_));
-      pairs.back()->add(tensor("large"), {}, {.cast = st::Dtype::F32});
+      pairs.back()->add(tensor("large"), {}, st::Dtype::F32);
       pairs.back()->add(tensor("wide"));
       pairs.back()->read_host();
     }
@@ -324,7 +323,7 @@ class Checks {
   void wrong_device() {
     st::ReadPlan plan;
     const st::Tensor from = tensor("wide");
-    must(plan.add(from, {.device = {99, 4096, from.info().nbytes()}}));
+    must(plan.add(from, {}, {.device = {99, 4096, from.info().nbytes()}}));
     const auto result = plan.execute(options_);
     expect(!result && result.error().code == st::Errc::invalid_argument, "no such device");
   }

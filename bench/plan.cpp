@@ -72,7 +72,7 @@ void warm(const std::string& path, const std::string& small) {
   const st::ReadPlan all = plan_of(file), tiny = plan_of(many);
   st::ReadPlan cast;
   for (const st::TensorInfo& info : file.header().tensors())
-    bench::must(cast.add(bench::must(file.tensor(info.name)), {}, {.cast = st::Dtype::F16}));
+    bench::must(cast.add(bench::must(file.tensor(info.name)), {}, {}, st::Dtype::F16));
 
   std::vector<bench::Contender> race;
   race.push_back({"two threads, pread into fresh 2 MiB pages", [&] {

@@ -63,11 +63,11 @@ int main(int argc, char** argv) {
     const std::uint64_t needed = bench::must(slice.resolve(tensor.dtype(), tensor.shape())).nbytes();
     std::vector<std::byte> to(needed);
     source->bytes = source->reads = 0;
-    bench::must(bench::must(counted.tensor("wide")).read_into(slice, to));
+    bench::must(bench::must(counted.tensor("wide")).read_into(to, slice));
     std::vector<bench::Contender> contenders;
     contenders.push_back(
         {"pread", [&] { bench::pread_all(fd, reinterpret_cast<char*>(to.data()), header.data_start(), needed); }});
-    contenders.push_back({text, [&] { bench::must(tensor.read_into(slice, to)); }});
+    contenders.push_back({text, [&] { bench::must(tensor.read_into(to, slice)); }});
     bench::race(contenders, 5);
     std::printf("  [%-14s %11llu bytes needed, read / needed %8.3f in %7llu reads, %9.3f ms, %8.2f x the limit\n",
                 (std::string(text) + "]").c_str(), static_cast<unsigned long long>(needed),

@@ -93,7 +93,7 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
                           Access access) {
   OpenOptions options{.access = access, .parse = parse};
   options.parse.allow_leading_whitespace = true;
-  Result<Checkpoint> opened = Checkpoint::open(arguments, {.open = options});
+  Result<Checkpoint> opened = Checkpoint::open(arguments, options);
   if (!opened) {
     Error error = std::move(opened).error();
     const std::string path = error.path;

@@ -28,9 +28,8 @@ struct Part {
 Part run_rank(const st::Checkpoint& model, std::uint64_t rank) {
   // Rows of the first weight, columns of the second: no rank needs an element of another.
   st::ReadPlan plan;
-  const st::AddOptions as_float{.cast = st::Dtype::F32};
-  plan.add(model["up.weight"], st::Slice::shard(0, rank, kWorld), {}, as_float).value();
-  plan.add(model["down.weight"], st::Slice::shard(1, rank, kWorld), {}, as_float).value();
+  plan.add(model["up.weight"], st::Slice::shard(0, rank, kWorld), {}, st::Dtype::F32).value();
+  plan.add(model["down.weight"], st::Slice::shard(1, rank, kWorld), {}, st::Dtype::F32).value();
   const st::ReadResult weights = plan.execute({.threads = 1}).value();
   const auto up = weights["up.weight"].get<float>().value();
   const auto down = weights["down.weight"].get<float>().value();

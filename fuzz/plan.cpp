@@ -198,8 +198,7 @@ class PlanCase {
     const Tensor from = opened_->tensor(made.tensor->name).value();
     Destination to;
     if (!made.memory.empty()) to = {std::as_writable_bytes(std::span(made.memory)), made.strides};
-    const Status status = made.slice ? plan_.add(from, Slice(*made.slice), to, {.cast = made.cast})
-                                     : plan_.add(from, to, {.cast = made.cast});
+    const Status status = plan_.add(from, made.slice ? Slice(*made.slice) : Slice(), to, made.cast);
     require(status.ok(), "the item is good");
     largest_ = std::max<std::uint64_t>(largest_, made.result.size());
     // In memory, each item begins at a multiple of 64.

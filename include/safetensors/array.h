@@ -54,31 +54,15 @@ class Array {
         data_(bytes.data()),
         size_(bytes.size()),
         owner_(std::move(owner)) {}
-  /// @{
   /// Makes a copy, which shares the memory.
   Array(const Array&) = default;
-  Array& operator=(const Array&) = default;
-  /// @}
-  /// @{
   /// Moves the memory. After that, `other` has the shape [0] and no bytes.
-  Array(Array&& other) noexcept
-      : dtype_(other.dtype_),
-        memory_(other.memory_),
-        shape_(std::exchange(other.shape_, Shape{0})),
-        data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)),
-        owner_(std::move(other.owner_)) {}
-  Array& operator=(Array&& other) noexcept {
-    if (this == &other) return *this;
-    dtype_ = other.dtype_;
-    memory_ = other.memory_;
-    shape_ = std::exchange(other.shape_, Shape{0});
-    data_ = std::exchange(other.data_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-    owner_ = std::move(other.owner_);
+  Array(Array&& other) noexcept : Array() { swap(other); }
+  /// Copies or moves the memory of `other`.
+  Array& operator=(Array other) noexcept {
+    swap(other);
     return *this;
   }
-  /// @}
   ~Array() = default;
 
   /// Returns the dtype of the elements.
@@ -171,6 +155,10 @@ class Array {
   /// Errors: slice_not_contiguous, buffer_size (the Array has a shape, but no bytes), and those of Slice::resolve().
   [[nodiscard]] SAFETENSORS_API Result<Array> slice(const Slice& slice) const noexcept;
 
+  /// Releases the pages of a shared map that are entirely inside the Array. The next access reads them again.
+  /// Error: unsupported (memory() is not `shared_map`). A private map would lose its changes.
+  [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
+
   /// Returns the owner of the memory. It keeps the memory alive without the Array.
   [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }
 
@@ -196,6 +184,15 @@ class Array {
     return TypedView<T>(reinterpret_cast<T*>(data_), shape_, owner_);
   }
   [[nodiscard]] static SAFETENSORS_API Error read_only_error() noexcept;
+
+  void swap(Array& other) noexcept {
+    std::swap(dtype_, other.dtype_);
+    std::swap(memory_, other.memory_);
+    std::swap(shape_, other.shape_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    owner_.swap(other.owner_);
+  }
 
   Dtype dtype_ = Dtype::U8;
   MemoryKind memory_ = MemoryKind::owned;

@@ -18,14 +18,6 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// Options of Checkpoint::open().
-struct CheckpointOptions {
-  /// Options for each file.
-  OpenOptions open = {};
-  /// Number of threads that read headers, including the calling thread. 0: as many as are useful, at most 16.
-  unsigned threads = 0;
-};
-
 /// The tensors of several files, such as the shards of a model.
 ///
 /// open() reads and checks all headers, but no bytes of tensors. Copies are cheap, because they share the open files.
@@ -61,7 +53,7 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// memory. Opening everything takes at most 6 x its size + 1 MiB, in addition to the memory of the files.
   ///
   /// The library examines paths and indexes first, then the files in their order. It returns the first error.
-  /// It calls `options.open.parse.cancelled` during the whole call.
+  /// It calls `options.parse.cancelled` during the whole call.
   ///
   /// Errors: those of File::open(), and
   /// - invalid_index: not an index, a name that occurs twice, a file name that is not allowed, or a tensor that is not
@@ -69,14 +61,13 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// - ambiguous_checkpoint: a folder with several equal models; the message names them, and you give the path of one;
   /// - not_found: a folder without a model or without one of its shards, or a pattern without a match;
   /// - duplicate_name: a tensor that is in two files; the message names them.
-  static SAFETENSORS_API Result<Checkpoint> open(PathView path, const CheckpointOptions& options = {}) noexcept;
+  static SAFETENSORS_API Result<Checkpoint> open(PathView path, const OpenOptions& options = {}) noexcept;
   /// @{
   /// Opens all files that several paths stand for, in the order of the paths.
   /// Errors: those of open() with one path, and invalid_argument if there are no paths.
   static SAFETENSORS_API Result<Checkpoint> open(Span<const std::string> paths,
-                                                 const CheckpointOptions& options = {}) noexcept;
-  static Result<Checkpoint> open(std::initializer_list<std::string> paths,
-                                 const CheckpointOptions& options = {}) noexcept {
+                                                 const OpenOptions& options = {}) noexcept;
+  static Result<Checkpoint> open(std::initializer_list<std::string> paths, const OpenOptions& options = {}) noexcept {
     return open(Span<const std::string>(paths.begin(), paths.size()), options);
   }
   /// @}
@@ -120,8 +111,9 @@ class Checkpoint : public TensorSet<Checkpoint> {
   /// The view is valid as long as any copy of this Checkpoint exists. Format: docs/checkpoints.md.
   [[nodiscard]] SAFETENSORS_API std::string_view index_metadata() const& noexcept;
   detail::GiveTheObjectANameFirst index_metadata() const&& = delete;
+
  private:
-  explicit Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept;
+  explicit Checkpoint(std::shared_ptr<const detail::CheckpointState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<const detail::CheckpointState> state_;
 };
 

@@ -119,7 +119,7 @@ class Rewrite {
   /// about 100 bytes per tensor. For one file, `options.new_folder` refuses a path that exists, and `remove_old_files`
   /// has no effect. `options.write.progress` runs in any of these threads, never in two at once.
   /// Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set);
-  /// value_out_of_range (see AddOptions::cast), and then nothing was written.
+  /// value_out_of_range (see ReadPlan::add()), and then nothing was written.
   [[nodiscard]] SAFETENSORS_API Result<RewriteReport> write(PathView output,
                                                             const CheckpointWriteOptions& options = {}) const noexcept;
 

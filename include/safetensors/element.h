@@ -179,7 +179,7 @@ constexpr Dtype dtype_of() noexcept {
 /// Returns the value of one element of F16, BF16, or an F8, F6 or F4 dtype. The element is in the lowest bits of
 /// `bits`. The higher bits are ignored. For every other dtype, the result is NaN.
 ///
-/// To convert many elements, read them with a cast: see Tensor::read_as() and AddOptions::cast.
+/// To convert many elements, read them with a cast: see Tensor::read_as() and ReadPlan::add().
 [[nodiscard]] SAFETENSORS_API float to_float(Dtype dtype, std::uint16_t bits) noexcept;
 
 }  // namespace v0

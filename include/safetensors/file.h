@@ -39,10 +39,12 @@ enum class Access : std::uint8_t {
   read,
 };
 
-/// Options of File::open() and File::from_fd(), and of Checkpoint::open() for each of its files.
+/// Options of File::open(), File::from_fd() and Checkpoint::open().
 struct OpenOptions {
   Access access = Access::automatic;  ///< decides whether view() maps the file
-  ParseOptions parse = {};            ///< options for the header
+  ParseOptions parse = {};            ///< options for the header of each file
+  /// Number of threads that read headers, including the calling thread. 0: as many as are useful, at most 16.
+  unsigned threads = 0;
 };
 
 /// The memory that you request from view(). Array::memory() says which memory you got.
@@ -54,15 +56,6 @@ enum class Map : std::uint8_t {
   /// Access::read, if the system refuses the map, or if the File is from from_memory() or from_source(). On a local
   /// file system, Linux then reads twice as far around each access.
   copy_on_write,
-};
-
-/// Options of Tensor::read().
-struct TensorReadOptions {
-  Slice slice = {};  ///< the slice to read; you may assign its text, such as `"1:3,::2"`
-  /// Dtype of the result: see AddOptions::cast. nullopt: the dtype of the tensor.
-  std::optional<Dtype> cast = std::nullopt;
-  /// Memory of the caller for the result. Its size must be exactly the size of the result. Empty: new memory.
-  Span<std::byte> destination = {};
 };
 
 namespace detail {
@@ -95,7 +88,7 @@ class Checkpoint;
 /// open, so they may outlive the File and the Checkpoint. Call const functions from any thread.
 class Tensors {
  public:
-  /// A random-access iterator over Tensor.
+  /// A forward iterator over Tensor.
   using iterator = detail::IndexIterator<Tensors>;
 
   /// Makes an empty view.
@@ -145,10 +138,6 @@ class TensorSet {
   detail::GiveTheObjectANameFirst names() const&& = delete;
   /// Returns the tensor with this name. Throws Exception if no tensor has this name. tensor() returns a Result instead.
   [[nodiscard]] Tensor operator[](std::string_view name) const;
-  /// Returns the name, dtype, shape and offsets of a tensor, without its bytes. The name and the shape are valid as
-  /// long as any copy of this object exists. Error: not_found.
-  [[nodiscard]] Result<TensorInfo> info(std::string_view name) const& noexcept;
-  detail::GiveTheObjectANameFirst info(std::string_view name) const&& = delete;
   /// Returns the elements of a tensor as a typed view, without a copy if possible. The view keeps the memory alive.
   /// Errors: not_found, and those of Tensor::get().
   template <class T>
@@ -238,7 +227,7 @@ class File : public TensorSet<File> {
  private:
   friend class Tensor;
   friend struct detail::Access<File>;
-  explicit File(std::shared_ptr<const detail::FileState> state) noexcept;
+  explicit File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<const detail::FileState> state_;
 };
 
@@ -264,7 +253,8 @@ class Tensor {
   /// Returns the size in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return info_->nbytes(); }
 
-  /// Returns the tensor without a copy, if possible.
+  /// Returns the tensor, or a slice of it, without a copy, if possible. The slice must be contiguous: see
+  /// ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
   ///
   /// If `file().access()` is `map`, the Array is a map of the file, or memory of a Source. Otherwise, this function
   /// reads the tensor into owned memory. It also reads the tensor in these cases:
@@ -273,14 +263,8 @@ class Tensor {
   /// - `map` is Map::copy_on_write, and the File is from from_memory() or from_source().
   ///
   /// Array::memory() says which memory the Array has.
-  /// Errors: those of read().
-  [[nodiscard]] SAFETENSORS_API Result<Array> view(Map map = Map::shared) const noexcept;
-
-  /// Returns a slice of the tensor, like the function above: without a copy, if possible.
-  ///
-  /// The slice must be contiguous: see ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
   /// Errors: slice_not_contiguous, and those of read().
-  [[nodiscard]] SAFETENSORS_API Result<Array> view(const Slice& slice, Map map = Map::shared) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Result<Array> view(const Slice& slice = {}, Map map = Map::shared) const noexcept;
 
   /// @{
   /// Returns the elements as a typed view, without a copy if possible. The view keeps the memory alive. With `shape`,
@@ -298,34 +282,19 @@ class Tensor {
   }
   /// @}
 
-  /// @{
   /// Reads the tensor, or a slice of it, into new memory that is aligned to 64 bytes.
   /// Errors: out_of_memory, read_failed, file_truncated, and those of Slice::resolve().
-  [[nodiscard]] SAFETENSORS_API Result<Array> read() const noexcept;
-  template <class SliceLike, std::enable_if_t<std::is_convertible_v<const SliceLike&, Slice>, int> = 0>
-  [[nodiscard]] Result<Array> read(const SliceLike& slice) const {
-    return read_slice(slice);
-  }
-  [[nodiscard]] Result<Array> read(std::initializer_list<DimSlice> slice) const { return read_slice(slice); }
-  /// @}
-
-  /// Reads the tensor with options: `slice` selects elements, `cast` converts them, and `destination` is the memory for
-  /// the result. Works like a ReadPlan with one item.
-  ///
-  /// With a destination, the Array is a view of the destination (MemoryKind::borrowed) and does not keep it alive.
-  /// Errors: those of ReadPlan::add() and ReadPlan::execute().
-  [[nodiscard]] SAFETENSORS_API Result<Array> read(const TensorReadOptions& options) const noexcept;
+  [[nodiscard]] SAFETENSORS_API Result<Array> read(const Slice& slice = {}) const noexcept;
 
   /// Reads the tensor, or a slice of it, as elements of type T.
   ///
   /// If ElementOf<T> accepts the dtype of the tensor, the bits of the elements are copied. Otherwise the elements are
-  /// cast to the dtype of T. Such a cast is possible between floats, and between integers: see AddOptions::cast.
+  /// cast to the dtype of T. Such a cast is possible between floats, and between integers: see ReadPlan::add().
   /// On a big-endian machine, swap the bytes of the result.
   /// Errors: dtype_mismatch, value_out_of_range, and those of read().
   template <class T>
   [[nodiscard]] Result<std::vector<T>> read_as(const Slice& slice = {}) const noexcept;
 
-  /// @{
   /// Reads the tensor, or a slice of it, into memory of the caller. The destination must have exactly the size of the
   /// result.
   ///
@@ -334,9 +303,7 @@ class Tensor {
   /// Then the call reads up to a quarter more bytes than the slice has. With pieces of less than 512 bytes, it may read
   /// even more. The call uses only positioned reads (`pread`), and several threads may call it at the same time.
   /// Errors: buffer_size, and those of read().
-  [[nodiscard]] SAFETENSORS_API Status read_into(Span<std::byte> destination) const noexcept;
-  [[nodiscard]] SAFETENSORS_API Status read_into(const Slice& slice, Span<std::byte> destination) const noexcept;
-  /// @}
+  [[nodiscard]] SAFETENSORS_API Status read_into(Span<std::byte> destination, const Slice& slice = {}) const noexcept;
 
   /// Returns the File that holds this tensor.
   [[nodiscard]] SAFETENSORS_API File file() const noexcept;
@@ -351,7 +318,9 @@ class Tensor {
   [[nodiscard]] SAFETENSORS_API Result<std::uint64_t> count(const Slice& slice,
                                                             std::size_t element_size) const noexcept;
   [[nodiscard]] SAFETENSORS_API Error describe(Error error) const noexcept;
-  [[nodiscard]] SAFETENSORS_API Result<Array> read_slice(const Slice& slice) const noexcept;
+  // Reads by a ReadPlan with one item.
+  [[nodiscard]] SAFETENSORS_API Status read_cast(Span<std::byte> destination, const Slice& slice,
+                                                 std::optional<Dtype> cast) const noexcept;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}
   std::shared_ptr<const detail::FileState> state_;
@@ -381,8 +350,8 @@ Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
   const std::optional<Dtype> cast = accepted ? std::nullopt : detail::own_dtype<T>();
   if (!accepted && !cast)
     return describe(detail::error_of(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
-  Result<Array> read = this->read(TensorReadOptions{slice, cast, as_writable_bytes(Span<T>(values))});
-  if (!read) return std::move(read).error();
+  if (Status status = read_cast(as_writable_bytes(Span<T>(values)), slice, cast); !status)
+    return std::move(status).error();
   return values;
 }
 
@@ -396,12 +365,6 @@ inline Tensors::iterator Tensors::end() const noexcept {
 template <class Set>
 Tensor TensorSet<Set>::operator[](std::string_view name) const {
   return set().tensor(name).value();
-}
-template <class Set>
-Result<TensorInfo> TensorSet<Set>::info(std::string_view name) const& noexcept {
-  Result<Tensor> tensor = set().tensor(name);
-  if (!tensor) return std::move(tensor).error();
-  return tensor->info();
 }
 template <class Set>
 template <class T>

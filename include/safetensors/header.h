@@ -97,46 +97,31 @@ struct TensorInfo {
 namespace detail {
 struct HeaderState;
 
-// A random-access iterator over a List with operator[](index), for range-based `for` and <algorithm>.
+// A forward iterator over a List with operator[](index), for range-based `for` and <algorithm>.
 template <class List>
 class IndexIterator {
  public:
-  using iterator_category = std::random_access_iterator_tag;
+  using iterator_category = std::forward_iterator_tag;
   using reference = decltype(std::declval<const List&>()[0]);
   using value_type = std::remove_cv_t<std::remove_reference_t<reference>>;
   using difference_type = std::ptrdiff_t;
   using pointer = void;
 
   IndexIterator() noexcept = default;
-  IndexIterator(List list, std::size_t index) noexcept : list_(list), index_(static_cast<difference_type>(index)) {}
-  reference operator*() const noexcept { return list_[static_cast<std::size_t>(index_)]; }
-  reference operator[](difference_type n) const noexcept { return list_[static_cast<std::size_t>(index_ + n)]; }
+  IndexIterator(List list, std::size_t index) noexcept : list_(list), index_(index) {}
+  reference operator*() const noexcept { return list_[index_]; }
   template <class Kept = reference, std::enable_if_t<std::is_reference_v<Kept>, int> = 0>
   auto operator->() const noexcept {
     return &**this;
   }
-  IndexIterator& operator++() noexcept { return *this += 1; }
-  IndexIterator& operator--() noexcept { return *this -= 1; }
-  IndexIterator operator++(int) noexcept { return {list_, static_cast<std::size_t>(index_++)}; }
-  IndexIterator operator--(int) noexcept { return {list_, static_cast<std::size_t>(index_--)}; }
-  IndexIterator& operator+=(difference_type n) noexcept { return index_ += n, *this; }
-  IndexIterator& operator-=(difference_type n) noexcept { return index_ -= n, *this; }
-  friend IndexIterator operator+(IndexIterator a, difference_type n) noexcept { return a += n; }
-  friend IndexIterator operator+(difference_type n, IndexIterator a) noexcept { return a += n; }
-  friend IndexIterator operator-(IndexIterator a, difference_type n) noexcept { return a -= n; }
-  friend difference_type operator-(const IndexIterator& a, const IndexIterator& b) noexcept {
-    return a.index_ - b.index_;
-  }
+  IndexIterator& operator++() noexcept { return ++index_, *this; }
+  IndexIterator operator++(int) noexcept { return {list_, index_++}; }
   friend bool operator==(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ == b.index_; }
   friend bool operator!=(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ != b.index_; }
-  friend bool operator<(const IndexIterator& a, const IndexIterator& b) noexcept { return a.index_ < b.index_; }
-  friend bool operator>(const IndexIterator& a, const IndexIterator& b) noexcept { return b < a; }
-  friend bool operator<=(const IndexIterator& a, const IndexIterator& b) noexcept { return !(b < a); }
-  friend bool operator>=(const IndexIterator& a, const IndexIterator& b) noexcept { return !(a < b); }
 
  private:
   List list_;
-  difference_type index_ = 0;
+  std::size_t index_ = 0;
 };
 }  // namespace detail
 
@@ -144,7 +129,7 @@ class IndexIterator {
 /// copy of the Header exists. Call const functions from any thread.
 class TensorList {
  public:
-  /// A random-access iterator over TensorInfo.
+  /// A forward iterator over TensorInfo.
   using iterator = detail::IndexIterator<TensorList>;
 
   /// Makes an empty list.
@@ -175,7 +160,7 @@ class Metadata {
  public:
   /// A key and its value. Both are views of text in the Header.
   using value_type = std::pair<std::string_view, std::string_view>;
-  /// A random-access iterator over pairs.
+  /// A forward iterator over pairs.
   using iterator = detail::IndexIterator<Metadata>;
 
   /// Makes an empty view.
@@ -227,16 +212,8 @@ class Header {
   static SAFETENSORS_API Result<Header> parse(std::string_view text, std::uint64_t data_size,
                                               const ParseOptions& options = {}) noexcept;
 
-  /// Makes a header without tensors and metadata. header_bytes() is 8.
-  SAFETENSORS_API Header() noexcept;
-  /// @{
-  /// Makes a copy, which shares the contents. A Header moved from is like a new Header.
-  SAFETENSORS_API Header(const Header&) noexcept;
-  SAFETENSORS_API Header(Header&&) noexcept;
-  SAFETENSORS_API Header& operator=(const Header&) noexcept;
-  SAFETENSORS_API Header& operator=(Header&&) noexcept;
-  /// @}
-  SAFETENSORS_API ~Header();
+  /// Makes a header without tensors and metadata. header_bytes() is 8. A Header moved from is like it.
+  Header() noexcept = default;
 
   /// Returns the number of tensors.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
@@ -291,7 +268,7 @@ class Header {
 
  private:
   friend struct detail::Access<Header>;
-  explicit Header(std::shared_ptr<const detail::HeaderState> state) noexcept;
+  explicit Header(std::shared_ptr<const detail::HeaderState> state) noexcept : state_(std::move(state)) {}
   std::shared_ptr<const detail::HeaderState> state_;
 };
 
@@ -325,20 +302,21 @@ struct LayoutOptions {
 class HeaderBuilder {
  public:
   /// Makes an empty builder.
-  SAFETENSORS_API HeaderBuilder() noexcept;
+  HeaderBuilder() noexcept = default;
   /// @{
   /// Moves the contents. The HeaderBuilder moved from is empty.
-  SAFETENSORS_API HeaderBuilder(HeaderBuilder&&) noexcept;
-  SAFETENSORS_API HeaderBuilder& operator=(HeaderBuilder&&) noexcept;
+  HeaderBuilder(HeaderBuilder&&) noexcept = default;
+  HeaderBuilder& operator=(HeaderBuilder&&) noexcept = default;
   /// @}
-  SAFETENSORS_API ~HeaderBuilder();
 
   /// @{
   /// Adds a tensor. Copies the name and the shape.
   /// Errors: duplicate_name, reserved_name, invalid_utf8, size_overflow, misaligned_size, invalid_argument (unknown
   /// dtype), out_of_memory.
   SAFETENSORS_API Status add(std::string_view name, Dtype dtype, ShapeView shape) noexcept;
-  SAFETENSORS_API Status add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape) noexcept;
+  Status add(std::string_view name, Dtype dtype, std::initializer_list<std::uint64_t> shape) noexcept {
+    return add(name, dtype, ShapeView(shape.begin(), shape.size()));
+  }
   /// @}
   /// Adds a metadata pair. Copies both texts.
   /// Errors: duplicate_name, invalid_utf8, out_of_memory.
@@ -356,7 +334,7 @@ class HeaderBuilder {
  private:
   friend struct detail::Access<HeaderBuilder>;
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 }  // namespace v0

@@ -43,21 +43,6 @@ struct Destination {
   DeviceMemory device = {};
 };
 
-/// Options of ReadPlan::add().
-struct AddOptions {
-  /// Dtype of the result. nullopt: the dtype of the tensor.
-  ///
-  /// Floats: casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast
-  /// to. Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In
-  /// F8_E4M3 it becomes the largest number, and in the FNUZ dtypes NaN.
-  ///
-  /// Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and
-  /// a cast never changes a value. A value outside the range of the new dtype is the error value_out_of_range.
-  ///
-  /// There are no casts between floats and integers.
-  std::optional<Dtype> cast = std::nullopt;
-};
-
 /// Modes in which reads use the page cache of the system.
 enum class Cache : std::uint8_t {
   /// Read cached data from the cache, and all other data directly from the device. The cache stays as it is.
@@ -160,6 +145,7 @@ struct ReadResult {
   /// not keep that memory alive. For a destination with strides or on a device, the Array has no bytes.
   std::vector<Array> arrays;
   ReadReport report;  ///< bytes, times and fallbacks of the plan
+  Array memory = {};  ///< of read_packed(): the buffer that all arrays share; dtype U8
 
   /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first.
   /// The pointer is valid until `arrays` changes. `arrays` must still have the order that execute() returned.
@@ -183,24 +169,27 @@ class Stream;
 class ReadPlan {
  public:
   /// Makes an empty plan.
-  SAFETENSORS_API ReadPlan() noexcept;
+  ReadPlan() noexcept = default;
   /// @{
   /// Moves the items.
-  SAFETENSORS_API ReadPlan(ReadPlan&&) noexcept;
-  SAFETENSORS_API ReadPlan& operator=(ReadPlan&&) noexcept;
+  ReadPlan(ReadPlan&&) noexcept = default;
+  ReadPlan& operator=(ReadPlan&&) noexcept = default;
   /// @}
-  SAFETENSORS_API ~ReadPlan();
 
-  /// @{
   /// Adds a tensor, or a slice of it, as the next item. On error, the plan does not change.
+  ///
+  /// `cast` is the dtype of the result. nullopt: the dtype of the tensor.
+  /// - Floats: casts are possible between F64, F32, F16, BF16 and the F8 dtypes. F8_E8M0 can be cast from, but not cast
+  ///   to. Values are rounded once, to the nearest, ties to even. A value that is too large becomes an infinity. In
+  ///   F8_E4M3 it becomes the largest number, and in the FNUZ dtypes NaN.
+  /// - Integers: casts are possible between I8, I16, I32, I64, U8, U16, U32 and U64. Every value is checked, and
+  ///   a cast never changes a value. A value outside the range of the new dtype is the error value_out_of_range.
+  /// - There are no casts between floats and integers.
+  ///
   /// Errors: buffer_size (the size of the destination is wrong), invalid_argument (strides or device), dtype_mismatch
   /// (this cast is not possible), out_of_memory, and those of Slice::resolve().
-  SAFETENSORS_API Status add(const Tensor& tensor, const Destination& destination = {},
-                             const AddOptions& options = {}) noexcept;
-  SAFETENSORS_API Status add(const Tensor& tensor, const Slice& slice, const Destination& destination = {},
-                             const AddOptions& options = {}) noexcept;
-
-  /// @}
+  SAFETENSORS_API Status add(const Tensor& tensor, const Slice& slice = {}, const Destination& destination = {},
+                             std::optional<Dtype> cast = std::nullopt) noexcept;
 
   /// Returns the number of items.
   [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
@@ -235,9 +224,31 @@ class ReadPlan {
 
  private:
   friend class Stream;
+  friend SAFETENSORS_API Result<ReadResult> read_packed(const ReadPlan&, std::uint64_t, const ReadOptions&) noexcept;
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// Reads all items of a plan into one new buffer, one behind the other in the order of add(). This is what an engine
+/// does with a model: it owns one block of memory and knows where each weight begins:
+/// @code
+/// ReadPlan plan;
+/// for (const Tensor& tensor : model) plan.add(tensor).value();
+/// const ReadResult weights = read_packed(plan, 256).value();
+/// const std::byte* block = weights.memory.bytes().data();
+/// const std::size_t offset = weights["w"].bytes().data() - block;
+/// @endcode
+///
+/// The buffer is in huge pages. It is much faster to fill than memory from malloc(), because the system provides 2 MiB
+/// per page fault instead of 4 KiB. Each array and the buffer itself keep all of it alive. Each array begins at a
+/// multiple of `alignment`, a power of two from 1 to 4096. The bytes between two arrays are 0.
+///
+/// For memory of your own, give each item a Destination, and call ReadPlan::execute(). The options work as there. The
+/// arrays that ReadOptions::on_reserved gets do not keep the buffer alive.
+/// Errors: invalid_argument (the alignment, or an item has a Destination), size_overflow, and those of
+/// ReadPlan::execute().
+[[nodiscard]] SAFETENSORS_API Result<ReadResult> read_packed(const ReadPlan& plan, std::uint64_t alignment = 64,
+                                                             const ReadOptions& options = {}) noexcept;
 
 /// A complete item of a Stream.
 struct StreamItem {
@@ -253,12 +264,12 @@ class Stream {
  public:
   /// @{
   /// Moves the work and its threads.
-  SAFETENSORS_API Stream(Stream&&) noexcept;
-  SAFETENSORS_API Stream& operator=(Stream&&) noexcept;
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&&) noexcept = default;
   /// @}
   /// Stops the threads and waits for them. This takes as long as the reads that have already started. A forked child
   /// does not have these threads; there, the resources of the Stream are not released.
-  SAFETENSORS_API ~Stream();
+  ~Stream() = default;
 
   /// Waits for the next complete item and returns it. Returns nullopt after the last item.
   ///
@@ -281,12 +292,8 @@ class Stream {
  private:
   friend class ReadPlan;
   struct State;
-  struct Delete {
-    void operator()(State* state) const noexcept;
-  };
-  using Owner = std::unique_ptr<State, Delete>;
-  explicit Stream(Owner state) noexcept;
-  Owner state_;
+  explicit Stream(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 }  // namespace v0

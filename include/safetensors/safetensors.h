@@ -81,7 +81,6 @@
 #include <safetensors/header.h>
 #include <safetensors/path.h>
 #include <safetensors/print.h>
-#include <safetensors/read_packed.h>
 #include <safetensors/read_plan.h>
 #include <safetensors/save.h>
 #include <safetensors/shape.h>

@@ -138,9 +138,6 @@ class Slice {
   /// May throw `std::bad_alloc`.
   template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
   Slice(const Text& text) : Slice(from_text(text)) {}  // NOLINT(google-explicit-constructor)
-  /// Takes the whole tensor.
-  static Slice all() noexcept { return {}; }
-
   /// Takes shard `rank` of `world` of the dimension `dim`, and the other dimensions completely.
   ///
   /// A negative `dim` counts from the end. The shards are those of `numpy.array_split`: the first (size % world) shards

@@ -38,25 +38,15 @@ class TypedView {
 
   /// Makes a view of shape [0], without memory.
   TypedView() noexcept = default;
-  /// @{
   /// Makes a copy, which shares the memory.
   TypedView(const TypedView&) = default;
-  TypedView& operator=(const TypedView&) = default;
-  /// @}
-  /// @{
   /// Moves the memory. After that, `other` has the shape [0] and no memory.
-  TypedView(TypedView&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        shape_(std::exchange(other.shape_, Shape{0})),
-        owner_(std::move(other.owner_)) {}
-  TypedView& operator=(TypedView&& other) noexcept {
-    if (this == &other) return *this;
-    data_ = std::exchange(other.data_, nullptr);
-    shape_ = std::exchange(other.shape_, Shape{0});
-    owner_ = std::move(other.owner_);
+  TypedView(TypedView&& other) noexcept : TypedView() { swap(other); }
+  /// Copies or moves the memory of `other`.
+  TypedView& operator=(TypedView other) noexcept {
+    swap(other);
     return *this;
   }
-  /// @}
   ~TypedView() = default;
   /// Makes a view over memory that `owner` keeps alive. `data` must point to `shape.numel()` elements.
   TypedView(T* data, Shape shape, std::shared_ptr<const void> owner)
@@ -107,9 +97,7 @@ class TypedView {
   detail::GiveTheObjectANameFirst row(std::size_t index) const&& = delete;
 
   /// Returns the owner of the memory. It keeps the memory alive without the view.
-  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept {
-    return owner_;
-  }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }
 
  private:
   template <class... Index>
@@ -123,6 +111,12 @@ class TypedView {
     };
     (add(static_cast<std::uint64_t>(index)), ...);  // a negative index becomes a very large one
     return offset;
+  }
+
+  void swap(TypedView& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(shape_, other.shape_);
+    owner_.swap(other.owner_);
   }
 
   T* data_ = nullptr;

@@ -250,7 +250,7 @@ PyCheckpoint::PyCheckpoint(nb::handle paths, nb::handle framework, nb::handle de
   const Accept accepted = parse_accept(accept);
   Result<Checkpoint> opened = open_watched([&](ParseOptions parse) {
     parse.accept = accepted;
-    const CheckpointOptions options{.open = {.access = access, .parse = std::move(parse)}};
+    const OpenOptions options{.access = access, .parse = std::move(parse)};
     return Checkpoint::open(list, options);
   });
   if (!opened) raise_read_error(opened.error(), "", "");

@@ -44,13 +44,12 @@ void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
   const Tensor tensor = find_tensor(checkpoint, nb::object(request[0]));
   const nb::object index = request[1];
   const nb::object given = request[3];
-  const AddOptions options{.cast = to_dtype(nb::object(request[2]))};
+  const std::optional<Dtype> cast = to_dtype(nb::object(request[2]));
   std::optional<Target> target;
   if (!given.is_none()) target.emplace(given);
   const Destination destination = target ? target->destination : Destination();
-  const Status status = index.is_none()
-                            ? requests.plan.add(tensor, destination, options)
-                            : requests.plan.add(tensor, parse_index(index, tensor.shape()), destination, options);
+  const Slice slice = index.is_none() ? Slice() : parse_index(index, tensor.shape());
+  const Status status = requests.plan.add(tensor, slice, destination, cast);
   if (!status) raise_refused_target(status.error(), request[0], destination);
   requests.targets.push_back(given.is_none() ? nb::object() : nb::object(given[3]));
 }

@@ -24,7 +24,7 @@ static_assert(SAFETENSORS_ACCESS_READ == static_cast<int>(Access::read));
 static_assert(SAFETENSORS_MAP_SHARED == static_cast<int>(Map::shared));
 static_assert(SAFETENSORS_MAP_COPY_ON_WRITE == static_cast<int>(Map::copy_on_write));
 
-Result<safetensors::CheckpointOptions> open_options_of(const safetensors_open_options* given) {
+Result<safetensors::OpenOptions> open_options_of(const safetensors_open_options* given) {
   auto options = options_of(given);
   if (!options) return std::move(options).error();
   if (Status status = check_reserved(options->reserved); !status) return std::move(status).error();
@@ -32,10 +32,10 @@ Result<safetensors::CheckpointOptions> open_options_of(const safetensors_open_op
     return std::move(status).error();
   if (options->accept > 7)
     return make_error(safetensors::Errc::unsupported, "unknown flags in accept: " + std::to_string(options->accept));
-  safetensors::CheckpointOptions open;
+  safetensors::OpenOptions open;
   open.threads = options->threads;
-  open.open.access = static_cast<Access>(options->access);
-  safetensors::ParseOptions& parse = open.open.parse;
+  open.access = static_cast<Access>(options->access);
+  safetensors::ParseOptions& parse = open.parse;
   if (options->max_header_bytes != 0) parse.max_header_bytes = options->max_header_bytes;
   parse.accept.unknown_dtypes = (options->accept & SAFETENSORS_ACCEPT_UNKNOWN_DTYPES) != 0;
   parse.accept.unused_bytes = (options->accept & SAFETENSORS_ACCEPT_UNUSED_BYTES) != 0;
@@ -115,7 +115,7 @@ extern "C" {
 
 safetensors_status safetensors_model_open(const char* path, const safetensors_open_options* options,
                                           safetensors_model** model, safetensors_error* error) {
-  return open_model(options, model, error, {{path, "path"}}, [&](const safetensors::CheckpointOptions& with) {
+  return open_model(options, model, error, {{path, "path"}}, [&](const safetensors::OpenOptions& with) {
     return hand_out(Checkpoint::open(std::string_view(path), with), model);
   });
 }
@@ -123,7 +123,7 @@ safetensors_status safetensors_model_open(const char* path, const safetensors_op
 safetensors_status safetensors_model_open_paths(const char* const* paths, size_t count,
                                                 const safetensors_open_options* options, safetensors_model** model,
                                                 safetensors_error* error) {
-  return open_model(options, model, error, {}, [&](const safetensors::CheckpointOptions& with) -> Status {
+  return open_model(options, model, error, {}, [&](const safetensors::OpenOptions& with) -> Status {
     auto given = list_of(paths, count, "paths");
     if (!given) return std::move(given).error();
     std::vector<std::string> list;
@@ -138,19 +138,19 @@ safetensors_status safetensors_model_open_paths(const char* const* paths, size_t
 
 safetensors_status safetensors_model_from_fd(int descriptor, const safetensors_open_options* options,
                                              safetensors_model** model, safetensors_error* error) {
-  return open_model(options, model, error, {}, [&](const safetensors::CheckpointOptions& with) {
-    return hand_out(File::from_fd(descriptor, with.open), model);
+  return open_model(options, model, error, {}, [&](const safetensors::OpenOptions& with) {
+    return hand_out(File::from_fd(descriptor, with), model);
   });
 }
 
 safetensors_status safetensors_model_from_memory(const void* data, size_t size, void (*release)(void* user), void* user,
                                                  const safetensors_open_options* options, safetensors_model** model,
                                                  safetensors_error* error) {
-  return open_model(options, model, error, {}, [&](const safetensors::CheckpointOptions& with) -> Status {
+  return open_model(options, model, error, {}, [&](const safetensors::OpenOptions& with) -> Status {
     auto bytes = bytes_of(data, size, "data");
     if (!bytes) return std::move(bytes).error();
     auto owner = std::make_shared<Borrowed>();
-    if (Status status = hand_out(File::from_memory(*bytes, owner, with.open.parse), model); !status) return status;
+    if (Status status = hand_out(File::from_memory(*bytes, owner, with.parse), model); !status) return status;
     owner->user = user;
     owner->release = release;
     return {};
@@ -160,13 +160,13 @@ safetensors_status safetensors_model_from_memory(const void* data, size_t size, 
 safetensors_status safetensors_model_from_source(const safetensors_source* source,
                                                  const safetensors_open_options* options, safetensors_model** model,
                                                  safetensors_error* error) {
-  const auto open = [&](const safetensors::CheckpointOptions& with) -> Status {
+  const auto open = [&](const safetensors::OpenOptions& with) -> Status {
     auto callbacks = options_of(source);
     if (!callbacks) return std::move(callbacks).error();
     if (Status status = check_reserved(callbacks->reserved); !status) return status;
     if (!callbacks->size || !callbacks->read_at) return invalid_argument("the source's size or read_at is NULL");
     auto owner = std::make_shared<CallbackSource>(*callbacks);
-    if (Status status = hand_out(File::from_source(owner, with.open.parse), model); !status) return status;
+    if (Status status = hand_out(File::from_source(owner, with.parse), model); !status) return status;
     owner->own();
     return {};
   };
@@ -285,7 +285,7 @@ safetensors_status safetensors_model_view(const safetensors_model* model, const 
     if (Status status = check_enum("map mode", map, SAFETENSORS_MAP_COPY_ON_WRITE); !status) return status;
     auto tensor = tensor_of(model, name, name_length);
     if (!tensor) return std::move(tensor).error();
-    Result<Array> view = tensor->view(static_cast<Map>(map));
+    Result<Array> view = tensor->view({}, static_cast<Map>(map));
     if (view && !aligned(*view)) view = tensor->read();
     return hand_out(std::move(view), array);
   });

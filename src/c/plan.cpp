@@ -63,15 +63,14 @@ Result<DimSlice> dim_slice_of(const safetensors_dim& given) {
 
 // A request, checked. Its spans point to memory of the caller.
 struct Wanted {
-  std::optional<Slice> slice;
+  Slice slice;
   safetensors::Destination destination;
-  safetensors::AddOptions options;
+  std::optional<safetensors::Dtype> cast;
   bool elsewhere = false;  // has a destination
   std::size_t size = 0;    // of the destination
 
   Status add_to(ReadPlan& plan, const Tensor& tensor, bool with_destination) const {
-    const safetensors::Destination to = with_destination ? destination : safetensors::Destination();
-    return slice ? plan.add(tensor, *slice, to, options) : plan.add(tensor, to, options);
+    return plan.add(tensor, slice, with_destination ? destination : safetensors::Destination(), cast);
   }
 };
 
@@ -102,7 +101,7 @@ Result<Wanted> wanted_of(const safetensors_request* given) {
   if (request->cast != 0) {
     auto dtype = dtype_of(request->cast);
     if (!dtype) return std::move(dtype).error();
-    wanted.options.cast = *dtype;
+    wanted.cast = *dtype;
   }
   return wanted;
 }
@@ -121,7 +120,7 @@ Status add(ReadPlan& plan, const Tensor& tensor, const Wanted& wanted) {
 
 Result<safetensors::Shape> shape_of(const Tensor& tensor, const Wanted& wanted) {
   if (tensor.dtype() == safetensors::Dtype::UNKNOWN) return safetensors::Shape{tensor.nbytes()};
-  auto resolved = wanted.slice.value_or(Slice()).resolve(tensor.dtype(), tensor.shape());
+  auto resolved = wanted.slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) return std::move(resolved).error();
   return resolved->shape();
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "file/file.h"
 #include "format/slice/slice.h"
+#include "os/memory.h"
 
 namespace safetensors {
 namespace file {
@@ -98,6 +99,19 @@ Result<Array> Array::slice(const Slice& slice) const noexcept {
     const auto first = static_cast<std::size_t>(file::first_byte(*part));
     const std::span<std::byte> all(data_, size_);
     return Array(dtype_, part->shape(), all.subspan(first, static_cast<std::size_t>(part->nbytes())), owner_, memory_);
+  });
+}
+
+Status Array::release() const noexcept {
+  if (memory_ == MemoryKind::shared_map) {
+    os::give_up_pages({data_, size_});
+    return {};
+  }
+  return base::guarded([&]() -> Status {
+    return base::make_error(Errc::unsupported,
+                            memory_ == MemoryKind::copy_on_write_map
+                                ? "cannot release pages: the map is private, and changes to it would be lost"
+                                : "cannot release pages: the array is not file-mapped");
   });
 }
 

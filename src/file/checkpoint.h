@@ -55,7 +55,7 @@ namespace safetensors::file {
 
 // descriptors: maximum number of descriptors that the files keep open. Errors: as Checkpoint::open.
 [[nodiscard]] Result<std::shared_ptr<const detail::CheckpointState>> open_checkpoint(std::span<const std::string> paths,
-                                                                                     const CheckpointOptions& options,
+                                                                                     const OpenOptions& options,
                                                                                      std::size_t descriptors) noexcept;
 
 }  // namespace safetensors::file

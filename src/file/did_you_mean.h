@@ -3,7 +3,6 @@
 
 #include <safetensors/error.h>
 
-#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -35,16 +34,12 @@ class DidYouMean {
     std::size_t other_case = 0;  // edits that do more than change the case
     friend auto operator<=>(const Likeness&, const Likeness&) = default;
   };
-  static constexpr std::size_t kBlocks = 2;
-  static constexpr std::size_t kMaxLength = 64 * kBlocks;            // longer names are not compared
-  using Rows = std::array<std::array<std::uint64_t, kBlocks>, 256>;  // per byte value, its positions in meant_
+  static constexpr std::size_t kMaxLength = 128;  // longer names are not compared
 
   Likeness compare(std::string_view name) noexcept;
-  std::size_t distance(std::string_view name, const Rows& rows, std::size_t limit) noexcept;
+  std::size_t distance(std::string_view name, bool (*same)(char, char), std::size_t limit) noexcept;
 
   std::string_view meant_;
-  Rows exact_{};
-  Rows any_case_{};
   std::string_view best_;
   Likeness likeness_;  // of best_
   std::size_t max_edits_;

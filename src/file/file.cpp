@@ -6,15 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/exceptions.h"
 #include "base/printable.h"
-#include "file/caller_source.h"
 #include "file/did_you_mean.h"
-#include "file/memory_source.h"
 #include "format/header/file_kind.h"
 #include "format/header/header.h"
 #include "format/header/header_writer.h"
@@ -25,6 +26,91 @@
 namespace safetensors {
 namespace file {
 namespace {
+
+// A file in memory of the caller.
+class MemorySource final : public Source {
+ public:
+  MemorySource(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) noexcept
+      : bytes_(bytes), owner_(std::move(owner)) {}
+
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return std::uint64_t{bytes_.size()}; }
+
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
+    if (offset >= bytes_.size()) return std::size_t{0};
+    const auto rest = bytes_.subspan(static_cast<std::size_t>(offset));
+    const std::size_t count = std::min(rest.size(), destination.size());
+    if (count != 0) std::memcpy(destination.data(), rest.data(), count);
+    return count;
+  }
+
+  [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept override {
+    if (offset > bytes_.size() || size > bytes_.size() - offset) return {};
+    return {bytes_.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)), owner_};
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+// Forwards to the Source of a caller. Every File over such a Source reads through an object of this class, so the rest
+// of the library sees a Source that never throws, and the wishes of the caller are met in one place:
+// - exceptions become errors;
+// - if the Source is not concurrent, one thread at a time calls it;
+// - a request is at most request_bytes() long.
+class CallerSource final : public Source {
+ public:
+  explicit CallerSource(std::shared_ptr<const Source> source) noexcept
+      : source_(std::move(source)), concurrent_(source_->concurrent()), request_bytes_(source_->request_bytes()) {}
+
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override {
+    return base::called(
+        [&] {
+          const std::unique_lock lock = locked();
+          return source_->size();
+        },
+        Errc::read_failed, "size() of the source");
+  }
+
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
+    if (request_bytes_ != 0 && destination.size() > request_bytes_)
+      destination = destination.first(static_cast<std::size_t>(request_bytes_));
+    Result<std::size_t> count = base::called(
+        [&] {
+          const std::unique_lock lock = locked();
+          return source_->read_at(offset, destination);
+        },
+        Errc::read_failed, "read_at() of the source", offset);
+    if (!count || *count <= destination.size()) return count;
+    return base::guarded([&]() -> Result<std::size_t> {
+      return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
+                                                     std::to_string(destination.size()) + " were asked for");
+    });
+  }
+
+  // Without the memory, the library reads the bytes.
+  [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept override {
+    return base::caught_all(
+        [&] {
+          const std::unique_lock lock = locked();
+          return source_->memory(offset, size);
+        },
+        [] { return Memory{}; });
+  }
+
+  [[nodiscard]] bool concurrent() const noexcept override { return concurrent_; }
+  [[nodiscard]] std::uint64_t request_bytes() const noexcept override { return request_bytes_; }
+
+ private:
+  [[nodiscard]] std::unique_lock<std::mutex> locked() const {
+    return concurrent_ ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
+  }
+
+  const std::shared_ptr<const Source> source_;
+  const bool concurrent_;
+  const std::uint64_t request_bytes_;
+  mutable std::mutex mutex_;
+};
 
 // Reads the start of a file whose header was refused, so that the message can name the kind of the file. Keeps the
 // error if nothing more can be read.
@@ -93,23 +179,23 @@ Result<File> open_source(std::shared_ptr<const Source> source, const ParseOption
 }
 
 Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::RegularFile>> file,
-                  const OpenOptions& options, unsigned threads, base::Cancellation& cancellation) {
+                  const OpenOptions& options, base::Cancellation& cancellation) {
   if (!file) return std::move(file).error();
   state.posix = *std::move(file);
   state.source = state.posix;
   state.requested_access = options.access;
-  return finish(state, options.parse, threads, cancellation);
+  return finish(state, options.parse, options.threads, cancellation);
 }
 
 }  // namespace
 
-Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between, unsigned threads,
+Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between,
                        base::Cancellation& cancellation) noexcept {
   return base::guarded([&]() -> Result<File> {
     const auto state = std::make_shared<detail::FileState>();
     state->path = os::generic_path(path);
     auto file = os::RegularFile::open(state->path, between);
-    if (Status status = open_posix(*state, std::move(file), options, threads, cancellation); !status)
+    if (Status status = open_posix(*state, std::move(file), options, cancellation); !status)
       return std::move(status).error();
     return detail::Access<File>::make(state);
   });
@@ -119,11 +205,9 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Be
 
 inline namespace v0 {
 
-File::File(std::shared_ptr<const detail::FileState> state) noexcept : state_(std::move(state)) {}
-
 Result<File> File::open(PathView path, const OpenOptions& options) noexcept {
   base::Cancellation cancellation(options.parse.cancelled);
-  return file::open_file(path, options, {}, 0, cancellation);
+  return file::open_file(path, options, {}, cancellation);
 }
 
 Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
@@ -131,7 +215,7 @@ Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept 
     const auto state = std::make_shared<detail::FileState>();
     base::Cancellation cancellation(options.parse.cancelled);
     auto file = os::RegularFile::from_fd(descriptor);
-    if (Status status = file::open_posix(*state, std::move(file), options, 0, cancellation); !status)
+    if (Status status = file::open_posix(*state, std::move(file), options, cancellation); !status)
       return std::move(status).error();
     return File(state);
   });

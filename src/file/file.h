@@ -88,6 +88,8 @@ namespace safetensors::file {
 // The dtype and the shape of an Array with a whole tensor. A tensor of unknown dtype becomes an Array of bytes.
 [[nodiscard]] Dtype array_dtype(const TensorInfo& tensor) noexcept;
 [[nodiscard]] Shape array_shape(const TensorInfo& tensor);
+// Returns whether a slice takes the whole tensor without looking at it.
+[[nodiscard]] bool is_whole(const Slice& slice) noexcept;
 // Resolves a slice for an Array with a whole tensor. A tensor of unknown dtype can only be read whole. Errors: those of
 // Slice::resolve(), dtype_mismatch. May throw std::bad_alloc.
 [[nodiscard]] Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor);
@@ -97,9 +99,8 @@ namespace safetensors::file {
 // The offset of a contiguous slice in the tensor, in bytes.
 [[nodiscard]] std::uint64_t first_byte(const ResolvedSlice& slice) noexcept;
 
-// between: see os::RegularFile::open(). threads: number of threads that read a long header; 0 lets the library choose.
-// Ignores options.parse.cancelled. Errors: as File::open.
+// between: see os::RegularFile::open(). Ignores options.parse.cancelled. Errors: as File::open.
 [[nodiscard]] Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between,
-                                     unsigned threads, base::Cancellation& cancellation) noexcept;
+                                     base::Cancellation& cancellation) noexcept;
 
 }  // namespace safetensors::file

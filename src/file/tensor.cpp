@@ -34,32 +34,34 @@ Array make_array(const TensorInfo& tensor, Shape shape, std::span<std::byte> byt
   return Array(array_dtype(tensor), std::move(shape), bytes, std::move(owner), kind);
 }
 
-Status read_resolved(const FileState& state, const TensorInfo& tensor, const ResolvedSlice& slice,
-                     std::byte* destination) {
-  const PieceRange all{0, format::piece_count(slice)};
+// A tensor, or a part of it.
+struct Part {
+  Shape shape;
+  std::uint64_t size = 0;              // in bytes
+  std::optional<ResolvedSlice> slice;  // nullopt: the whole tensor
+};
+
+Result<Part> part_of(const FileState& state, const TensorInfo& tensor, const Slice& slice) {
+  if (is_whole(slice)) return Part{array_shape(tensor), tensor.nbytes(), std::nullopt};
+  Result<ResolvedSlice> resolved = resolve(slice, tensor);
+  if (!resolved) return state.describe(tensor, std::move(resolved).error());
+  const std::uint64_t size = resolved->nbytes();
+  return Part{resolved->shape(), size, *std::move(resolved)};
+}
+
+Status read_part(const FileState& state, const TensorInfo& tensor, const Part& part, std::span<std::byte> destination) {
+  if (!part.slice) return state.read(tensor, tensor.file_offset, destination);
+  const PieceRange all{0, format::piece_count(*part.slice)};
   const Source::Memory memory = state.memory(tensor);
   if (!memory.bytes.empty()) {
-    gather_slice(slice, all, memory.bytes.data(), destination);
+    gather_slice(*part.slice, all, memory.bytes.data(), destination.data());
     return {};
   }
   TensorBytes bytes(state, tensor);
   io::BounceBuffer bounce;
-  Status status = read_slice(slice, all, bytes, bounce, destination);
+  Status status = read_slice(*part.slice, all, bytes, bounce, destination.data());
   if (!status && status.error().code == Errc::out_of_memory) return state.describe(tensor, std::move(status).error());
   return status;
-}
-
-Status check_size(const FileState& state, const TensorInfo& tensor, std::uint64_t needed, std::uint64_t given) {
-  if (needed == given) return {};
-  return state.describe(tensor,
-                        base::make_error(Errc::buffer_size, "the result has " + std::to_string(needed) +
-                                                                " bytes, the destination " + std::to_string(given)));
-}
-
-Result<std::shared_ptr<std::byte>> allocate(const FileState& state, const TensorInfo& tensor, std::uint64_t size) {
-  Result<std::shared_ptr<std::byte>> memory = os::allocate(size);
-  if (!memory) return state.describe(tensor, std::move(memory).error());
-  return memory;
 }
 
 }  // namespace
@@ -72,10 +74,13 @@ Shape array_shape(const TensorInfo& tensor) {
   return tensor.dtype == Dtype::UNKNOWN ? Shape({tensor.nbytes()}) : Shape(tensor.shape);
 }
 
-Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor) {
+bool is_whole(const Slice& slice) noexcept {
   using Parts = detail::Access<Slice>;
-  const bool whole = !Parts::syntax_error(slice) && Parts::dims(slice).empty() && !Parts::only_dim(slice);
-  if (tensor.dtype == Dtype::UNKNOWN && whole) return slice.resolve(array_dtype(tensor), array_shape(tensor));
+  return !Parts::syntax_error(slice) && Parts::dims(slice).empty() && !Parts::only_dim(slice);
+}
+
+Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor) {
+  if (tensor.dtype == Dtype::UNKNOWN && is_whole(slice)) return slice.resolve(array_dtype(tensor), array_shape(tensor));
   return slice.resolve(tensor.dtype, tensor.shape);
 }
 
@@ -83,23 +88,18 @@ Result<ResolvedSlice> resolve(const Slice& slice, const TensorInfo& tensor) {
 
 inline namespace v0 {
 
-Result<Array> Tensor::view(Map map) const noexcept {
-  return base::guarded([&]() -> Result<Array> {
-    std::optional<detail::FileState::View> view = state_->view(info_->file_offset, nbytes(), map);
-    if (!view) return read();
-    return file::make_array(*info_, file::array_shape(*info_), view->bytes, std::move(view->owner), view->kind);
-  });
-}
-
 Result<Array> Tensor::view(const Slice& slice, Map map) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    const Result<ResolvedSlice> part = file::resolve(slice, *info_);
-    if (!part) return describe(part.error());
-    if (Status status = file::check_contiguous(*part); !status) return describe(std::move(status).error());
-    std::optional<detail::FileState::View> view =
-        state_->view(info_->file_offset + file::first_byte(*part), part->nbytes(), map);
+    Result<file::Part> part = file::part_of(*state_, *info_, slice);
+    if (!part) return std::move(part).error();
+    std::uint64_t offset = info_->file_offset;
+    if (part->slice) {
+      if (Status status = file::check_contiguous(*part->slice); !status) return describe(std::move(status).error());
+      offset += file::first_byte(*part->slice);
+    }
+    std::optional<detail::FileState::View> view = state_->view(offset, part->size, map);
     if (!view) return read(slice);
-    return file::make_array(*info_, part->shape(), view->bytes, std::move(view->owner), view->kind);
+    return file::make_array(*info_, std::move(part->shape), view->bytes, std::move(view->owner), view->kind);
   });
 }
 
@@ -120,43 +120,27 @@ Error Tensor::describe(Error error) const noexcept {
   return state_->describe(*info_, std::move(error));
 }
 
-Result<Array> Tensor::read() const noexcept {
+Result<Array> Tensor::read(const Slice& slice) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, nbytes());
-    if (!memory) return std::move(memory).error();
-    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(nbytes()));
-    if (Status status = state_->read(*info_, info_->file_offset, bytes); !status) return std::move(status).error();
-    return file::make_array(*info_, file::array_shape(*info_), bytes, *std::move(memory), MemoryKind::owned);
+    Result<file::Part> part = file::part_of(*state_, *info_, slice);
+    if (!part) return std::move(part).error();
+    Result<std::shared_ptr<std::byte>> memory = os::allocate(part->size);
+    if (!memory) return describe(std::move(memory).error());
+    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(part->size));
+    if (Status status = file::read_part(*state_, *info_, *part, bytes); !status) return std::move(status).error();
+    return file::make_array(*info_, std::move(part->shape), bytes, *std::move(memory), MemoryKind::owned);
   });
 }
 
-Result<Array> Tensor::read_slice(const Slice& slice) const noexcept {
-  return base::guarded([&]() -> Result<Array> {
-    const Result<ResolvedSlice> resolved = file::resolve(slice, *info_);
-    if (!resolved) return state_->describe(*info_, resolved.error());
-    Result<std::shared_ptr<std::byte>> memory = file::allocate(*state_, *info_, resolved->nbytes());
-    if (!memory) return std::move(memory).error();
-    if (Status status = file::read_resolved(*state_, *info_, *resolved, memory->get()); !status)
-      return std::move(status).error();
-    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(resolved->nbytes()));
-    return file::make_array(*info_, resolved->shape(), bytes, *std::move(memory), MemoryKind::owned);
-  });
-}
-
-Status Tensor::read_into(Span<std::byte> destination) const noexcept {
+Status Tensor::read_into(Span<std::byte> destination, const Slice& slice) const noexcept {
   return base::guarded([&]() -> Status {
-    if (Status status = file::check_size(*state_, *info_, nbytes(), destination.size()); !status) return status;
-    return state_->read(*info_, info_->file_offset, destination);
-  });
-}
-
-Status Tensor::read_into(const Slice& slice, Span<std::byte> destination) const noexcept {
-  return base::guarded([&]() -> Status {
-    const Result<ResolvedSlice> resolved = file::resolve(slice, *info_);
-    if (!resolved) return state_->describe(*info_, resolved.error());
-    if (Status status = file::check_size(*state_, *info_, resolved->nbytes(), destination.size()); !status)
-      return status;
-    return file::read_resolved(*state_, *info_, *resolved, destination.data());
+    const Result<file::Part> part = file::part_of(*state_, *info_, slice);
+    if (!part) return part.error();
+    if (part->size != destination.size())
+      return describe(base::make_error(Errc::buffer_size, "the result has " + std::to_string(part->size) +
+                                                              " bytes, the destination " +
+                                                              std::to_string(destination.size())));
+    return file::read_part(*state_, *info_, *part, destination);
   });
 }
 

@@ -1,5 +1,9 @@
 // Prepares the execution of a plan: the order of the items, and one reader per file. A reader knows which bytes of its
 // file the plan needs. Later, ExecutionState adds up the reports of the threads.
+//
+// Places results one behind the other in huge pages, so that there are few mappings and few page faults. With pages of
+// 4 KiB, the faults would cost as much as reading from the page cache. A plan without devices does not need the driver
+// of CUDA.
 #include "plan/execution_state.h"
 
 #include <algorithm>
@@ -14,8 +18,10 @@
 #include "format/slice/slice.h"
 #include "os/available_memory.h"
 #include "os/huge_page_faults.h"
+#include "os/huge_page_memory.h"
 #include "os/memory.h"
 #include "os/system_error.h"
+#include "plan/tuning.h"
 
 namespace safetensors::plan {
 namespace {
@@ -46,6 +52,10 @@ std::string describe_small_pages(std::uint64_t bytes) {
          " MiB of memory are in small pages: a huge page took " + text(times.huge) +
          ", small pages for as many bytes " + text(times.small);
 }
+
+using os::MemoryRequest;
+
+constexpr std::uint64_t kMinAlignedItem = 256 << 10;  // bytes; for a smaller item, alignment may waste a page
 
 }  // namespace
 
@@ -95,8 +105,7 @@ ExecutionState::ExecutionState(std::span<const Item> items, const ReadOptions& o
       order_(items.size()),
       slots_(new Slot[items.size()]),
       readers_(make_readers()),
-      budget_(options, streamed, items, readers_),
-      memory_(items, slots()) {
+      budget_(options, streamed, items, readers_) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!streamed) sort_order();
   for (const Item& item : items) total_ += item.size;
@@ -166,6 +175,92 @@ void ExecutionState::sort_order() {
   if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
 }
 
+Status ExecutionState::open_devices() {
+  std::map<int, device::CopyRing*> ring_of;  // by the ordinal of the device
+  const auto needs_ring = [](const Item& item) { return item.on_device() && item.size != 0; };
+  for (const Item& item : items_) {
+    if (needs_ring(item)) ring_of.emplace(item.device.device, nullptr);
+  }
+  if (ring_of.empty()) return {};
+  if (ring_of.size() > 1 && options_.device_stream != nullptr)
+    return base::make_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
+                                                        std::to_string(ring_of.size()) + ": make a plan for each");
+  const Result<std::shared_ptr<const device::Cuda>> cuda =
+      tuning.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(tuning.cuda_driver);
+  if (!cuda) return cuda.error();
+  for (auto& [ordinal, ring] : ring_of) {
+    Result<std::unique_ptr<device::CopyRing>> made =
+        device::CopyRing::create(*cuda, ordinal, budget_.ring_options(ring_of.size()));
+    if (!made) return std::move(made).error();
+    ring = made->get();
+    rings_.push_back(*std::move(made));
+  }
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (needs_ring(items_[i])) slots_[i].ring = ring_of[items_[i].device.device];
+  }
+  budget_.fit(items_, rings_);
+  return {};
+}
+
+Status ExecutionState::finish_devices() noexcept {
+  for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
+    if (Status status = ring->finish(); !status) return status;
+  }
+  return {};
+}
+
+// Direct I/O writes to memory whose address and file offset are equal modulo the block. A large item is placed in this
+// way if its address can then still be a multiple of 64.
+std::uint32_t ExecutionState::phase(std::size_t index) const noexcept {
+  const Item& item = items_[index];
+  const std::uint64_t offset = item.file_offset();
+  const bool worthwhile = item.size >= kMinAlignedItem && !item.slice && item.plain() &&
+                          slots_[index].reader->direct_alignment() > MemoryRequest::kAlignment;
+  if (!worthwhile || offset % MemoryRequest::kAlignment != 0) return MemoryRequest::kAnyPhase;
+  return static_cast<std::uint32_t>(offset % MemoryRequest::kPhase);
+}
+
+Status ExecutionState::place(std::span<const std::size_t> indices) {
+  std::vector<MemoryRequest> requests;
+  requests.reserve(indices.size());
+  std::uint64_t total = 0;
+  for (const std::size_t index : indices) {
+    if (!items_[index].owned()) continue;
+    requests.push_back({.size = items_[index].size, .phase = phase(index)});
+    total += items_[index].size;
+  }
+  bool huge = true;
+  Status status = os::place(requests, huge);
+  if (!status) {
+    // The error names the tensor if there is only one. For several tensors, the sum of their sizes is the cause.
+    if (indices.size() != 1) return status;
+    const Item& item = items_[indices.front()];
+    return item.file().describe(item.info(), std::move(status).error());
+  }
+  if (!huge) huge_pages_refused_ = true;
+  const bool in_huge_pages = huge && total >= os::kHugePage;
+  auto request = requests.begin();
+  for (const std::size_t index : indices) {
+    Slot& slot = slots_[index];
+    slot.memory = items_[index].destination.data();
+    slot.in_huge_pages = items_[index].in_huge_pages;
+    if (!items_[index].owned()) continue;
+    slot.owner = std::move((request++)->memory);
+    slot.memory = slot.owner.get();
+    slot.in_huge_pages = in_huge_pages;
+  }
+  return {};
+}
+
+Array ExecutionState::take(std::size_t index) {
+  const Item& item = items_[index];
+  Slot& slot = slots_[index];
+  if (item.on_device()) return Array(item.dtype, item.shape, {}, nullptr, MemoryKind::borrowed);
+  const std::span<std::byte> bytes(slot.memory, item.strides.empty() ? static_cast<std::size_t>(item.size) : 0);
+  if (item.owned()) return Array(item.dtype, item.shape, bytes, std::move(slot.owner), MemoryKind::owned);
+  return Array(item.dtype, item.shape, bytes, nullptr, MemoryKind::borrowed);
+}
+
 void ExecutionState::add_completed(std::size_t index, std::uint64_t bytes) noexcept {
   // Update completed_ before remaining: a thread that sees zero remaining may read completed_ next.
   completed_.fetch_add(bytes, std::memory_order_relaxed);
@@ -188,7 +283,11 @@ void ExecutionState::add(const JobCost& cost) noexcept {
 
 ReadReport ExecutionState::report(double seconds) const {
   ReadReport report{.bytes = completed(), .threads = budget_.threads(), .seconds = seconds, .cache = cache_};
-  devices_.add_to(report);
+  for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
+    const device::RingStats stats = ring->stats();
+    report.bytes_device += stats.bytes;
+    report.pinned_bytes += stats.pinned_bytes;
+  }
   std::uint64_t in_small_pages = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -200,7 +299,7 @@ ReadReport ExecutionState::report(double seconds) const {
     report.cpu_seconds = cost_.usage.cpu_seconds;
     in_small_pages = cost_.bytes_in_small_pages;
   }
-  if (memory_.huge_pages_refused())
+  if (huge_pages_refused_)
     report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
   else if (in_small_pages != 0)
     report.fallbacks.push_back(describe_small_pages(in_small_pages));

@@ -1,4 +1,4 @@
-// A plan that is being executed: the state that its threads share.
+// A plan that is being executed: the state that its threads share, the memory of its results, and its devices.
 #pragma once
 
 #include <safetensors/read_plan.h>
@@ -11,12 +11,11 @@
 #include <span>
 #include <vector>
 
+#include "device/ring.h"
 #include "io/source_reader.h"
 #include "os/thread_usage.h"
 #include "plan/budget.h"
-#include "plan/devices.h"
 #include "plan/item.h"
-#include "plan/memory.h"
 
 namespace safetensors::plan {
 
@@ -37,10 +36,19 @@ class ExecutionState {
   ExecutionState(const ExecutionState&) = delete;
   ExecutionState& operator=(const ExecutionState&) = delete;
 
-  // Call this before any other function. Errors: those of Devices::open(). May throw std::bad_alloc.
-  [[nodiscard]] Status open_devices() { return devices_.open(items_, slots(), options_, budget_); }
+  // Call this before any other function. Opens the driver if an item has a destination on a device, and makes a ring of
+  // pinned memory for each device. Errors: invalid_argument, and those of device::Cuda and device::CopyRing. May throw
+  // std::bad_alloc.
+  [[nodiscard]] Status open_devices();
   // Waits until all copies to devices have ended. Error: device_failed.
-  [[nodiscard]] Status finish_devices() noexcept { return devices_.finish(); }
+  [[nodiscard]] Status finish_devices() noexcept;
+
+  // Reserves memory for the items with these indices, without touching it. An item with a destination uses the
+  // destination instead. Error: out_of_memory, which names the tensor if there is only one index. May throw
+  // std::bad_alloc. place() and take() of different items may run at once.
+  [[nodiscard]] Status place(std::span<const std::size_t> indices);
+  // Hands out the result of an item. Call it once per item.
+  [[nodiscard]] Array take(std::size_t index);
 
   [[nodiscard]] std::span<const Item> items() const noexcept { return items_; }
   // Indices of items, in the order in which they are read.
@@ -48,7 +56,6 @@ class ExecutionState {
   [[nodiscard]] Slot& slot(std::size_t index) noexcept { return slots_[index]; }
   [[nodiscard]] const ReadOptions& options() const noexcept { return options_; }
   [[nodiscard]] const Budget& budget() const noexcept { return budget_; }
-  [[nodiscard]] Memory& memory() noexcept { return memory_; }
   [[nodiscard]] bool streamed() const noexcept { return streamed_; }
 
   // Number of bytes of all results.
@@ -65,7 +72,7 @@ class ExecutionState {
  private:
   struct FileUse;
 
-  [[nodiscard]] std::span<Slot> slots() noexcept { return {slots_.get(), items_.size()}; }
+  [[nodiscard]] std::uint32_t phase(std::size_t index) const noexcept;
   std::vector<std::unique_ptr<io::SourceReader>> make_readers();
   void choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers);
   void sort_order();
@@ -79,8 +86,8 @@ class ExecutionState {
   std::vector<const detail::FileState*> files_;
   std::vector<std::unique_ptr<io::SourceReader>> readers_;  // one per file
   Budget budget_;
-  Memory memory_;
-  Devices devices_;
+  std::atomic<bool> huge_pages_refused_{false};
+  std::vector<std::unique_ptr<device::CopyRing>> rings_;  // one per device
   std::uint64_t total_ = 0;
   std::atomic<std::uint64_t> completed_{0};
 

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "format/dtype/cast.h"
 #include "format/slice/slice.h"
 
@@ -107,20 +110,43 @@ Status set_slice(Item& item, const Slice& slice) {
   return {};
 }
 
+struct Occupied {
+  int device = -1;  // -1: memory of the host
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+  std::size_t item = 0;
+
+  friend bool operator<(const Occupied& a, const Occupied& b) noexcept {
+    return std::tie(a.device, a.begin, a.item) < std::tie(b.device, b.begin, b.item);
+  }
+};
+
+std::vector<Occupied> occupied_by(std::span<const Item> items) {
+  std::vector<Occupied> list;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    if (item.owned() || item.size == 0 || !item.strides.empty()) continue;
+    const std::uint64_t begin =
+        item.on_device() ? item.device.address : reinterpret_cast<std::uintptr_t>(item.destination.data());
+    list.push_back({item.device.device, begin, item.size, i});
+  }
+  return list;
+}
+
 }  // namespace
 
-Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
-                       const AddOptions& options) {
+Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,
+                       std::optional<Dtype> cast) {
   Item item{.tensor = tensor,
             .stored = tensor.nbytes(),
             .dtype = file::array_dtype(tensor.info()),
             .shape = file::array_shape(tensor.info())};
-  if (slice != nullptr) {
-    if (Status status = set_slice(item, *slice); !status) return std::move(status).error();
+  if (!file::is_whole(slice)) {
+    if (Status status = set_slice(item, slice); !status) return std::move(status).error();
   }
   item.size = item.stored;
-  if (options.cast) {
-    if (Status status = set_cast(item, *options.cast); !status) return std::move(status).error();
+  if (cast) {
+    if (Status status = set_cast(item, *cast); !status) return std::move(status).error();
   }
   if (Status status = set_destination(item, destination); !status) return std::move(status).error();
   return item;
@@ -152,6 +178,22 @@ void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> 
     bytes = bytes.subspan(static_cast<std::size_t>(size));
     offset += size;
   }
+}
+
+// The ranges are sorted by where they begin, so an overlap is always one of two neighbours, and n destinations take
+// O(n log n). Destinations with strides are left out: two columns of one matrix interleave without a common byte.
+Status check_destinations(std::span<const Item> items) {
+  std::vector<Occupied> list = occupied_by(items);
+  std::sort(list.begin(), list.end());
+  const auto overlap = std::adjacent_find(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) {
+    return a.device == b.device && b.begin - a.begin < a.size;
+  });
+  if (overlap == list.end()) return {};
+  const auto [first, second] = std::minmax(overlap->item, std::next(overlap)->item);
+  return items[second].file().describe(
+      items[second].info(),
+      base::make_error(Errc::overlapping_destination,
+                       "its destination overlaps that of " + base::tensor_named(items[first].info().name)));
 }
 
 }  // namespace safetensors::plan

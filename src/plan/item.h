@@ -62,9 +62,13 @@ struct Slot {
   std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete
 };
 
-// slice: null for the whole tensor. Errors: as ReadPlan::add. May throw std::bad_alloc.
-[[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice* slice, const Destination& destination,
-                                     const AddOptions& options);
+// Errors: as ReadPlan::add. May throw std::bad_alloc.
+[[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,
+                                     std::optional<Dtype> cast);
+
+// Checks that no two destinations overlap. Error: overlapping_destination. Its message names both tensors. May throw
+// std::bad_alloc.
+[[nodiscard]] Status check_destinations(std::span<const Item> items);
 
 // Returns the error for an element that does not fit into the dtype of the result. offset: offset of the element in all
 // bytes that are read for the item. element: its bytes in the file. May throw std::bad_alloc.
@@ -74,3 +78,14 @@ struct Slot {
 void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> bytes);
 
 }  // namespace safetensors::plan
+
+namespace safetensors {
+inline namespace v0 {
+
+struct ReadPlan::State {
+  std::vector<plan::Item> items;
+  std::uint64_t bytes = 0;  // of all results
+};
+
+}  // namespace v0
+}  // namespace safetensors

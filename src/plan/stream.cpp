@@ -13,10 +13,9 @@
 #include "os/process.h"
 #include "os/system_error.h"
 #include "os/thread_group.h"
-#include "plan/destinations.h"
 #include "plan/execution_state.h"
+#include "plan/item.h"
 #include "plan/jobs.h"
-#include "plan/read_plan.h"
 #include "plan/worker.h"
 
 namespace safetensors {
@@ -148,7 +147,7 @@ Status Stream::State::place_next() {
   while (bytes < enough && count < order.size() && run.items()[order[count]].host_bytes() < enough)
     bytes += run.items()[order[count++]].host_bytes();
   placed += count;
-  return run.memory().place(order.first(count));
+  return run.place(order.first(count));
 }
 
 // After a failure, next() may have returned the error. Then it must not return an item again.
@@ -186,9 +185,7 @@ Result<std::optional<StreamItem>> Stream::State::next() {
   held_bytes -= run.items()[item].host_bytes();
   capacity_changed.notify_all();
   lock.unlock();
-  Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> {
-    return StreamItem{item, run.memory().take(item)};
-  });
+  Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> { return StreamItem{item, run.take(item)}; });
   if (taken && tell_progress()) return std::optional<StreamItem>(*std::move(taken));
   lock.lock();
   // The item is off the list and is not handed out. It is lost, so no later call may succeed.
@@ -209,15 +206,6 @@ void Stream::State::cancel() noexcept {
   ready.clear();
   fail(base::cancelled(run.completed(), run.total()));
 }
-
-void Stream::Delete::operator()(State* state) const noexcept {
-  if (os::process_id() == state->process) delete state;
-}
-
-Stream::Stream(Owner state) noexcept : state_(std::move(state)) {}
-Stream::Stream(Stream&&) noexcept = default;
-Stream& Stream::operator=(Stream&&) noexcept = default;
-Stream::~Stream() = default;
 
 Result<std::optional<StreamItem>> Stream::next() noexcept {
   return base::guarded([&]() -> Result<std::optional<StreamItem>> {
@@ -246,9 +234,11 @@ Result<Stream> ReadPlan::stream(const ReadOptions& options) const noexcept {
     if (state_) {
       if (Status status = plan::check_destinations(state_->items); !status) return std::move(status).error();
     }
-    Stream::Owner state(new Stream::State(state_, options));
+    const std::shared_ptr<Stream::State> state(new Stream::State(state_, options), [](Stream::State* old) {
+      if (os::process_id() == old->process) delete old;
+    });
     if (Status status = state->start(); !status) return std::move(status).error();
-    return Stream(std::move(state));
+    return Stream(state);
   });
 }
 

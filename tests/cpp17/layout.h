@@ -17,9 +17,8 @@ constexpr std::array<std::size_t, sizeof...(Types)> sizes_of() {
 // Static, so that the linker does not take those of one file for all. An array of char stands for an offset.
 static constexpr auto kSizes =
     sizes_of<Span<int>, Error, Status, Result<File>, Result<Array>, Shape, Array, TypedView<float>, DimSlice, Slice,
-             ResolvedSlice, PathView, TensorInfo, Callback<bool()>, ParseOptions, OpenOptions, File, Tensor,
-             TensorReadOptions, Checkpoint, Destination, AddOptions, ReadOptions,
-             char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem, PackedTensor, Packed,
+             ResolvedSlice, PathView, TensorInfo, Callback<bool()>, ParseOptions, OpenOptions, File, Tensor, Checkpoint,
+             Destination, ReadOptions, char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem,
              TensorData, NamedTensor, WriteOptions, LayoutOptions, FileContents, Writer, CheckpointTensor,
              CheckpointLayoutOptions, CheckpointWriteOptions, CheckpointIndex, IndexCheck, RewriteTensor,
              RewriteOptions, CleanOptions, Temporary, EditOptions, MetadataEdit>();

@@ -176,5 +176,21 @@ TEST_F(ArrayTest, SharesMemoryAndKeepsItAlive) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST_F(ArrayTest, ReleasesPagesOfSharedMapOnly) {
+  const test::TemporaryDirectory directory;
+  constexpr std::size_t kBytes = std::size_t{3} << 20;
+  test::put(directory / "t", test::one_tensor("U8", "[" + std::to_string(kBytes) + "]", kBytes));
+  const Tensor tensor = test::tensor(File::open(directory / "t", {.access = Access::map}).value(), "t");
+  const Array map = tensor.view().value();
+  const std::string before = test::data_of(map);
+  ASSERT_TRUE(succeeds(map.release()));
+  EXPECT_EQ(test::data_of(map), before);
+  EXPECT_EQ(error_of(tensor.view({}, Map::copy_on_write).value().release()).message,
+            "cannot release pages: the map is private, and changes to it would be lost");
+  const Error error = error_of(tensor.read().value().release());
+  EXPECT_EQ(error.code, Errc::unsupported);
+  EXPECT_EQ(error.message, "cannot release pages: the array is not file-mapped");
+}
+
 }  // namespace
 }  // namespace safetensors

@@ -113,7 +113,7 @@ Status plan_all(const File& file, const ReadOptions& options, bool streamed) {
   for (const Tensor& each : file) {
     if (Status status = plan.add(each); !status) return status;
     if (each.dtype() != Dtype::F32) continue;
-    if (Status status = plan.add(each, {}, {.cast = Dtype::F16}); !status) return status;
+    if (Status status = plan.add(each, {}, {}, Dtype::F16); !status) return status;
   }
   if (!streamed) return status_of(plan.execute(options));
   Result<Stream> stream = plan.stream(options);

@@ -98,7 +98,7 @@ TEST(OpenCancellation, StopsBeforeFirstRead) {
   EXPECT_TRUE(source->reads().empty());
   expect_cancelled(error_of(Header::parse("{}", 0, parse)));
   for (const std::string& each : {path, directory.path()})
-    expect_cancelled(error_of(Checkpoint::open(each, {.open = {.parse = parse}})));
+    expect_cancelled(error_of(Checkpoint::open(each, {.parse = parse})));
   EXPECT_EQ(calls, 7);  // once by each, and never again after the first true
 }
 
@@ -209,7 +209,7 @@ TEST(OpenCancellation, StopsCheckpointAtAnyCall) {
   for (const char* name : {"a.safetensors", "b.safetensors"}) put(directory / name, file_bytes(header + "}", ""));
   std::size_t all = 0;
   const auto open = [&](std::function<bool()> cancelled) {
-    return Checkpoint::open(directory.path(), {.open = {.parse = asked(std::move(cancelled))}, .threads = 1});
+    return Checkpoint::open(directory.path(), {.parse = asked(std::move(cancelled)), .threads = 1});
   };
   ASSERT_TRUE(succeeds(open([&] { return ++all == 0; })));
   ASSERT_GT(all, 30U);

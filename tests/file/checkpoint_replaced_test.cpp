@@ -25,9 +25,9 @@ class CheckpointReplaced : public testing::Test {
   // Opens the model. `meanwhile` runs each time that the call asks whether it is cancelled. Returns the letters of the
   // tensors, or the error.
   std::string open(const std::function<void()>& meanwhile) {
-    CheckpointOptions options;
+    OpenOptions options;
     options.threads = 1;
-    options.open.parse.cancelled = [&] { return meanwhile(), false; };
+    options.parse.cancelled = [&] { return meanwhile(), false; };
     const Result<Checkpoint> model = Checkpoint::open(folder_, options);
     if (!model) return model.error().to_string();
     std::string letters;

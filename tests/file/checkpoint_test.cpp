@@ -66,10 +66,8 @@ TEST_F(CheckpointTest, TellsMetadataOfIndex) {
   put_two();
   const Checkpoint model = Checkpoint::open(directory_.path()).value();
   EXPECT_EQ(model.index_metadata(), R"({"total_size":1})");
-  EXPECT_EQ(model.index_total_size(), 1U);
   const Checkpoint file = Checkpoint::open(at("one.safetensors")).value();
   EXPECT_EQ(file.index_metadata(), "");
-  EXPECT_EQ(file.index_total_size(), std::nullopt);
 }
 
 TEST_F(CheckpointTest, TakesNoShardWithoutIndex) {
@@ -131,11 +129,12 @@ TEST_F(CheckpointTest, GivesRandomAccessToTensors) {
   for (const Tensor& tensor : model->tensors()) names += tensor.name();
   EXPECT_EQ(names, "xyz");
   const Tensors tensors = model->tensors();
-  EXPECT_EQ(tensors.end() - tensors.begin(), 3);
-  const Tensor y = tensors.begin()[1];
+  EXPECT_EQ(tensors.size(), 3U);
+  const Tensor y = tensors[1];
   EXPECT_EQ(y.name(), "y");
   const auto found = std::find_if(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.nbytes() == 1; });
-  EXPECT_EQ(found - tensors.begin(), 2);
+  const Tensor z = *found;
+  EXPECT_EQ(z.name(), "z");
   EXPECT_TRUE(Tensors().empty());
 }
 
@@ -345,11 +344,11 @@ TEST_F(CheckpointTest, ReportsFirstErrorInFileOrder) {
 
 TEST_F(CheckpointTest, AppliesOptionsToFiles) {
   put_two();
-  const Checkpoint model = Checkpoint::open(directory_.path(), {.open = {.access = Access::read}}).value();
+  const Checkpoint model = Checkpoint::open(directory_.path(), {.access = Access::read}).value();
   for (const File& file : model.files()) EXPECT_EQ(file.access(), Access::read);
   ParseOptions parse;
   parse.max_header_bytes = 10;
-  EXPECT_EQ(error_of(Checkpoint::open(directory_.path(), {.open = {.parse = parse}})).code, Errc::header_too_large);
+  EXPECT_EQ(error_of(Checkpoint::open(directory_.path(), {.parse = parse})).code, Errc::header_too_large);
 }
 
 TEST_F(CheckpointTest, NamesIndexInErrors) {

@@ -83,7 +83,7 @@ TEST_F(FileTest, NeverMapsUnderReadAccess) {
   const File file = open(path, Access::read);
   EXPECT_EQ(file.access(), Access::read);
   for (const Map map : {Map::shared, Map::copy_on_write}) {
-    const Array array = tensor(file, "a").view(map).value();
+    const Array array = tensor(file, "a").view({}, map).value();
     EXPECT_EQ(array.memory(), MemoryKind::owned);
     EXPECT_EQ(elements<float>(array)[5], 5.0F);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.bytes().data()) % 64, 0U);
@@ -103,7 +103,7 @@ TEST_F(FileTest, SharesOneMapAmongViews) {
 
 TEST_F(FileTest, KeepsArrayAliveWithoutFile) {
   const std::string path = put_file(two_tensors());
-  const auto view = [&](Map map) { return File::open(path).value().tensor("a").value().view(map).value(); };
+  const auto view = [&](Map map) { return File::open(path).value().tensor("a").value().view({}, map).value(); };
   const Array shared = view(Map::shared);
   const Array own = view(Map::copy_on_write);
   ASSERT_EQ(::unlink(path.c_str()), 0);
@@ -123,8 +123,8 @@ TEST_F(FileTest, StaysOpenThroughTensor) {
 TEST_F(FileTest, KeepsWritesToPrivateViewPrivate) {
   const std::string path = put_file(two_tensors());
   const File file = open(path);
-  Array first = tensor(file, "a").view(Map::copy_on_write).value();
-  const Array second = tensor(file, "a").view(Map::copy_on_write).value();
+  Array first = tensor(file, "a").view({}, Map::copy_on_write).value();
+  const Array second = tensor(file, "a").view({}, Map::copy_on_write).value();
   const Array shared = tensor(file, "a").view().value();
   EXPECT_EQ(first.memory(), MemoryKind::copy_on_write_map);
   set_element<float>(first, 0, 42);
@@ -152,7 +152,7 @@ TEST_F(FileTest, ServesTensorsWithoutBytes) {
   for (const Access access : {Access::map, Access::read}) {
     const Tensor none = open(path, access).tensor("none").value();
     for (const Map map : {Map::shared, Map::copy_on_write}) {
-      const Array array = none.view(map).value();
+      const Array array = none.view({}, map).value();
       EXPECT_EQ(array.nbytes(), 0U);
       EXPECT_TRUE(array.as<float>().value().empty());
       EXPECT_EQ(array.shape(), (Shape{0, ~std::uint64_t{0}}));
@@ -171,14 +171,14 @@ TEST_F(FileTest, ReadsIntoMemoryOfCaller) {
   EXPECT_EQ(value(5), 5.0F);
   EXPECT_EQ(values[6], 9.0F);
   const Slice backwards{DimSlice::at(1), DimSlice::range(std::nullopt, std::nullopt, -1)};
-  EXPECT_TRUE(succeeds(a.read_into(backwards, bytes.first(12))));
+  EXPECT_TRUE(succeeds(a.read_into(bytes.first(12), backwards)));
   EXPECT_EQ(value(0), 5.0F);
   EXPECT_EQ(value(2), 3.0F);
   EXPECT_EQ(value(3), 3.0F);
   const Error whole = error_of(a.read_into(bytes.first(23)));
   EXPECT_EQ(whole.code, Errc::buffer_size);
   EXPECT_EQ(whole.message, "tensor `a`: the result has 24 bytes, the destination 23");
-  EXPECT_EQ(error_of(a.read_into(backwards, bytes.first(16))).message,
+  EXPECT_EQ(error_of(a.read_into(bytes.first(16), backwards)).message,
             "tensor `a`: the result has 12 bytes, the destination 16");
 }
 
@@ -189,7 +189,7 @@ TEST_F(FileTest, NamesTensorAndPathOfWrongSlice) {
   EXPECT_EQ(error.code, Errc::slice_index);
   EXPECT_EQ(error.message, "tensor `a`: index 7 is out of range for dimension 1 of size 3");
   EXPECT_EQ(error.path, path);
-  EXPECT_EQ(error_of(a.read_into({DimSlice::range(0, 1, 0)}, {})).code, Errc::slice_step);
+  EXPECT_EQ(error_of(a.read_into({}, {DimSlice::range(0, 1, 0)})).code, Errc::slice_step);
 }
 
 TEST_F(FileTest, SuggestsSimilarName) {
@@ -285,7 +285,7 @@ TEST_F(FileTest, ViewsMemoryInPlace) {
     view = tensor(file, "b").view().value();
     EXPECT_EQ(view.memory(), MemoryKind::borrowed);
     EXPECT_FALSE(view.writable());
-    Array own = tensor(file, "b").view(Map::copy_on_write).value();
+    Array own = tensor(file, "b").view({}, Map::copy_on_write).value();
     EXPECT_EQ(own.memory(), MemoryKind::owned);
     set_element<std::uint16_t>(own, 0, 77);
     EXPECT_EQ(elements<std::uint16_t>(tensor(file, "b").read({DimSlice::at(-1)}))[0], 2);
@@ -321,7 +321,7 @@ TEST_F(FileTest, DetectsShorterFileUnderMap) {
   EXPECT_EQ(a.memory(), MemoryKind::owned);
   EXPECT_EQ(elements<float>(a)[5], 5.0F);
   EXPECT_EQ(error_of(tensor(file, "b").view()).code, Errc::file_truncated);
-  EXPECT_EQ(error_of(tensor(file, "b").view(Map::copy_on_write)).code, Errc::file_truncated);
+  EXPECT_EQ(error_of(tensor(file, "b").view({}, Map::copy_on_write)).code, Errc::file_truncated);
 }
 
 // A file of a tensor of that many bytes, all of them a hole.
@@ -365,13 +365,13 @@ TEST_F(FileTest, ServesTensorPast4GiB) {
     const Tensor t = tensor(file, "t");
     EXPECT_EQ(data_of(t.read().value()), "abcd");
     EXPECT_EQ(data_of(t.view().value()), "abcd");
-    EXPECT_EQ(data_of(t.view(Map::copy_on_write).value()), "abcd");
+    EXPECT_EQ(data_of(t.view({}, Map::copy_on_write).value()), "abcd");
     EXPECT_EQ(data_of(t.read({DimSlice::range(1, 3)}).value()), "bc");
     EXPECT_EQ(data_of(tensor(file, "pad").read({DimSlice::range(-1, std::nullopt)}).value()), std::string(1, '\0'));
     if (sizeof(std::size_t) > 4) continue;
     EXPECT_EQ(error_of(tensor(file, "pad").read()).code, Errc::out_of_memory);
     EXPECT_EQ(error_of(tensor(file, "pad").view()).code, Errc::out_of_memory);
-    EXPECT_EQ(error_of(tensor(file, "pad").view(Map::copy_on_write)).code, Errc::out_of_memory);
+    EXPECT_EQ(error_of(tensor(file, "pad").view({}, Map::copy_on_write)).code, Errc::out_of_memory);
   }
 }
 
@@ -395,7 +395,7 @@ TEST_F(FileTest, ReadsIfMapIsRefused) {
               if (::setrlimit(RLIMIT_AS, &wanted) != 0) return false;
               const File file = File::open(path, {.access = Access::map}).value();
               const Array small = tensor(file, "small").view().value();
-              const Result<Array> big = tensor(file, "big").view(Map::copy_on_write);
+              const Result<Array> big = tensor(file, "big").view({}, Map::copy_on_write);
               return small.memory() == MemoryKind::owned && data_of(small) == "abcd" && !big &&
                      big.error().code == Errc::out_of_memory;
             }),
@@ -417,8 +417,8 @@ TEST_F(FileTest, ServesManyThreadsAtOnce) {
         if (data_of(t.view().value()) != data) ++wrong;
         std::string bytes(512, '\0');
         const auto destination = std::as_writable_bytes(std::span(bytes.data(), bytes.size()));
-        if (!t.read_into({DimSlice::all(), DimSlice::at(3)}, destination) || bytes != column) ++wrong;
-        if (t.view(Map::copy_on_write).value().nbytes() != data.size()) ++wrong;
+        if (!t.read_into(destination, {DimSlice::all(), DimSlice::at(3)}) || bytes != column) ++wrong;
+        if (t.view({}, Map::copy_on_write).value().nbytes() != data.size()) ++wrong;
       }
     });
   }

@@ -66,8 +66,8 @@ TEST(Header, ListsTensorsByOffsetAndName) {
   const st::TensorList list = header.tensors_by_name().value();
   for (const st::TensorInfo& tensor : list) by_name += tensor.name;
   EXPECT_EQ(by_name, "exy");
-  EXPECT_EQ(list.end() - list.begin(), 3);
-  EXPECT_EQ(list.begin()[2].name, "y");
+  EXPECT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[2].name, "y");
 }
 
 TEST(Header, FindsTensorsWithAllFields) {

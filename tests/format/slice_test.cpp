@@ -439,13 +439,5 @@ TEST(SliceText, NamesColumnOfError) {
   EXPECT_EQ(message(std::string_view("1\0", 2)), "invalid slice: unexpected `\\u{0}` at column 2, want `,`");
 }
 
-TEST(ShapeText, IsCutWhenLong) {
-  EXPECT_EQ(to_string(Shape{}), "[]");
-  EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
-  EXPECT_EQ(to_string(ShapeView(std::vector<std::uint64_t>(16, 0))),
-            "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]");
-  EXPECT_EQ(to_string(ShapeView(std::vector<std::uint64_t>(17, 1))), "[1, 1, 1, 1, 1, 1, 1, 1, ... 17 dimensions]");
-}
-
 }  // namespace
 }  // namespace safetensors

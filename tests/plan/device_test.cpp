@@ -37,7 +37,7 @@ class DevicePlan : public DeviceTest {
   }
 
   // Returns the bytes that the same item has in memory of the host.
-  [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, const AddOptions& cast) const {
+  [[nodiscard]] std::string expected(const std::string& name, const Slice& slice, std::optional<Dtype> cast) const {
     ReadPlan plan;
     EXPECT_TRUE(succeeds(plan.add(tensor(*file, name), slice, {}, cast)));
     const Result<ReadResult> result = plan.execute();
@@ -55,7 +55,7 @@ class DevicePlan : public DeviceTest {
 class Wanted {
  public:
   explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
-  void add(const Tensor& tensor, const Slice& slice, const AddOptions& cast, std::string bytes) {
+  void add(const Tensor& tensor, const Slice& slice, std::optional<Dtype> cast, std::string bytes) {
     memory_.push_back(std::make_unique<TestDeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
     const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
     ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
@@ -81,7 +81,7 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
     Wanted wanted(*cuda);
     for (const TensorInfo& info : file->header().tensors()) {
       const std::string name(info.name);
-      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+      wanted.add(tensor(*file, name), Slice(), {}, expected(name, Slice(), {}));
     }
     ReadOptions with;
     with.memory_limit = budget;
@@ -101,7 +101,7 @@ TEST_F(DevicePlan, CopiesEveryDtypeUnderAnyBudget) {
 TEST_F(DevicePlan, PinsAtMostHalfOfBudget) {
   for (const std::uint64_t budget : {1ULL << 20, 4ULL << 20, 9ULL << 20, 64ULL << 20, 300ULL << 20}) {
     Wanted wanted(*cuda);
-    wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+    wanted.add(tensor(*file, "large"), Slice(), {}, expected("large", Slice(), {}));
     ReadOptions with;
     with.memory_limit = budget;
     const Result<ReadResult> result = wanted.plan.execute(with);
@@ -117,7 +117,7 @@ TEST_F(DevicePlan, RefusesCudaStreamForTwoDevices) {
   ReadPlan plan;
   const Tensor large = tensor(*file, "large");
   for (const int device : {0, 1})
-    ASSERT_TRUE(succeeds(plan.add(large, Destination{.device = {device, 4096, large.nbytes()}})));
+    ASSERT_TRUE(succeeds(plan.add(large, {}, Destination{.device = {device, 4096, large.nbytes()}})));
   ReadOptions with;
   with.device_stream = &with;
   const Error error = error_of(plan.execute(with));
@@ -136,9 +136,9 @@ TEST_F(DevicePlan, MatchesHostOnRandomPlans) {
     for (int i = 0; i < 12; ++i) {
       const std::string& name = names[random() % names.size()];
       const Tensor from = tensor(*file, name);
-      AddOptions cast;
+      std::optional<Dtype> cast;
       const bool floats = name != "U8" && name != "I64";
-      if (floats && random() % 2 == 0) cast.cast = random() % 2 == 0 ? Dtype::F32 : Dtype::BF16;
+      if (floats && random() % 2 == 0) cast = random() % 2 == 0 ? Dtype::F32 : Dtype::BF16;
       Slice slice;
       if (random() % 3 == 0) slice = Slice::shard(static_cast<std::int64_t>(random() % 2), random() % 4, 4);
       if (random() % 4 == 0) slice = Slice{DimSlice::range({}, {}, -2), DimSlice::range(1, {}, 3)};
@@ -160,7 +160,7 @@ TEST_F(DevicePlan, OneThreadCopiesAll) {
   Wanted wanted(*cuda);
   for (const TensorInfo& info : file->header().tensors()) {
     const std::string name(info.name);
-    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    wanted.add(tensor(*file, name), Slice(), {}, expected(name, Slice(), {}));
   }
   ASSERT_TRUE(succeeds(wanted.plan.execute({.threads = 1, .memory_limit = 3 << 20})));
   wanted.expect_all();
@@ -169,21 +169,21 @@ TEST_F(DevicePlan, OneThreadCopiesAll) {
 
 TEST_F(DevicePlan, MixesHostAndDevice) {
   Wanted wanted(*cuda);
-  wanted.add(tensor(*file, "F32"), Slice::all(), {}, expected("F32", Slice::all(), {}));
+  wanted.add(tensor(*file, "F32"), Slice(), {}, expected("F32", Slice(), {}));
   ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "F16"))));
-  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  wanted.add(tensor(*file, "large"), Slice(), {}, expected("large", Slice(), {}));
   const Result<ReadResult> result = wanted.plan.execute();
   ASSERT_TRUE(succeeds(result));
   wanted.expect_there(0);
   wanted.expect_there(1);
-  EXPECT_TRUE(data_of(result->arrays[1]) == expected("F16", Slice::all(), {}));
+  EXPECT_TRUE(data_of(result->arrays[1]) == expected("F16", Slice(), {}));
 }
 
 TEST_F(DevicePlan, StreamsOnlyCopiedItems) {
   driver.delay(200, 7);
   Wanted wanted(*cuda);
   for (const char* name : {"large", "F32", "wide", "BF16", "empty"})
-    wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+    wanted.add(tensor(*file, name), Slice(), {}, expected(name, Slice(), {}));
   std::map<std::size_t, int> seen;
   Result<Stream> stream = wanted.plan.stream();
   ASSERT_TRUE(succeeds(stream));
@@ -210,8 +210,8 @@ std::uint64_t bytes_without_taker(const Stream& stream) {
 
 TEST_F(DevicePlan, StreamedDeviceResultsTakeNoBudget) {
   Wanted wanted(*cuda);
-  const std::string bytes = expected("large", Slice::all(), {});
-  for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
+  const std::string bytes = expected("large", Slice(), {});
+  for (int i = 0; i < 4; ++i) wanted.add(tensor(*file, "large"), Slice(), {}, bytes);
   ReadOptions with;
   with.memory_limit = 1 << 20;
   const Result<Stream> stream = wanted.plan.stream(with);
@@ -225,11 +225,10 @@ TEST_F(DevicePlan, MixedStreamKeepsBudget) {
   constexpr std::uint64_t kBudget = 16 << 20;
   for (const bool cast : {false, true}) {
     Wanted wanted(*cuda);
-    const std::string bytes = expected("large", Slice::all(), {});
-    wanted.add(tensor(*file, "large"), Slice::all(), {}, bytes);
-    AddOptions with_cast;
-    if (cast) with_cast.cast = Dtype::F16;
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "large"), {}, with_cast)));
+    const std::string bytes = expected("large", Slice(), {});
+    wanted.add(tensor(*file, "large"), Slice(), {}, bytes);
+    const std::optional<Dtype> to = cast ? std::optional(Dtype::F16) : std::nullopt;
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(succeeds(wanted.plan.add(tensor(*file, "large"), {}, {}, to)));
     ReadOptions with;
     with.memory_limit = kBudget;
     const Result<Stream> stream = wanted.plan.stream(with);
@@ -249,7 +248,7 @@ TEST_F(DevicePlan, StreamsItemsOfSeveralThreads) {
     driver.delay(300, seed);
     Wanted wanted(*cuda);
     for (const char* name : {"large", "wide"})
-      wanted.add(tensor(*file, name), Slice::all(), {}, expected(name, Slice::all(), {}));
+      wanted.add(tensor(*file, name), Slice(), {}, expected(name, Slice(), {}));
     Result<Stream> stream = wanted.plan.stream(with);
     ASSERT_TRUE(succeeds(stream));
     for (int taken = 0; taken < 2; ++taken) {
@@ -277,7 +276,7 @@ TEST_F(DevicePlan, ReportsDriverFailures) {
     for (const bool streamed : {false, true}) {
       SCOPED_TRACE(std::string(function) + (streamed ? ", streamed" : ""));
       Wanted wanted(*cuda);
-      wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+      wanted.add(tensor(*file, "large"), Slice(), {}, expected("large", Slice(), {}));
       const unsigned before = driver.calls(function);
       driver.fail(function, before + 1, 700, 0);
       const Error error = streamed ? error_of_stream(wanted.plan) : error_of(wanted.plan.execute());
@@ -290,7 +289,7 @@ TEST_F(DevicePlan, ReportsDriverFailures) {
 
 TEST_F(DevicePlan, LeavesNothingAfterCancel) {
   Wanted wanted(*cuda);
-  wanted.add(tensor(*file, "large"), Slice::all(), {}, expected("large", Slice::all(), {}));
+  wanted.add(tensor(*file, "large"), Slice(), {}, expected("large", Slice(), {}));
   ReadOptions with;
   const ChunkBytes chunks(64 * kKiB);
   with.progress = [](std::uint64_t, std::uint64_t) { return false; };
@@ -299,7 +298,7 @@ TEST_F(DevicePlan, LeavesNothingAfterCancel) {
 
 TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
   ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 12 * 40 * 8 * 4}})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, {.device = {0, 4096, 12 * 40 * 8 * 4}})));
   const CudaDriver none("libno_such_driver.so.1");
   EXPECT_EQ(error_of(plan.execute()).code, Errc::unsupported);
   EXPECT_EQ(error_of(plan.stream()).code, Errc::unsupported);
@@ -308,11 +307,11 @@ TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
 TEST_F(DevicePlan, ChecksDestinations) {
   ReadPlan plan;
   std::byte host[4];
-  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.device = {0, 4096, 17}})).message,
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, {.device = {0, 4096, 17}})).message,
             "tensor `F32`: the result has 15360 bytes, the destination 17");
-  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {.bytes = host, .device = {0, 4096, 15360}})).message,
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, {.bytes = host, .device = {0, 4096, 15360}})).message,
             "tensor `F32`: a destination on a device has neither bytes of the host nor strides");
-  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {.device = {5, 4096, 15360}})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, {.device = {5, 4096, 15360}})));
   const Error error = error_of(plan.execute());
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "there is no CUDA device 5, the number of devices is 1");

@@ -63,7 +63,7 @@ class ExecutionRuns : public testing::TestWithParam<unsigned> {
     const Result<File> file = File::from_source(source);
     if (!file) return file.error();
     bytes.assign(kTensorBytes, std::byte{0});
-    Result<Item> item = make_item(test::tensor(*file, "t"), nullptr, {.bytes = bytes}, {});
+    Result<Item> item = make_item(test::tensor(*file, "t"), {}, {.bytes = bytes}, {});
     if (!item) return item.error();
     const std::vector<Item> items = {*std::move(item)};
     ReadOptions options;
@@ -72,7 +72,7 @@ class ExecutionRuns : public testing::TestWithParam<unsigned> {
     const test::ChunkBytes chunks(kChunk);
     ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return status;
-    if (Status status = run.memory().place(run.order()); !status) return status;
+    if (Status status = run.place(run.order()); !status) return status;
     source->reads = 0;
     return Execution(run, run_bytes).execute(prepare);
   }

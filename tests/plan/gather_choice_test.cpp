@@ -1,5 +1,5 @@
 // The choice between reads and maps, from times that the tests make up.
-#include "plan/gather_choice.h"
+#include "plan/worker.h"
 
 #include <chrono>
 

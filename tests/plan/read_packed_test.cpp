@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
-#include <safetensors/read_packed.h>
+#include <safetensors/read_plan.h>
 
-#include <array>
 #include <cstring>
 #include <limits>
 
@@ -14,11 +13,9 @@
 namespace safetensors {
 namespace {
 
-using test::data_of;
 using test::error_of;
 using test::file_bytes;
 using test::file_of;
-using test::pattern;
 using test::PlannedTensor;
 using test::PlanRandom;
 using test::put;
@@ -30,57 +27,35 @@ using test::tensor;
 using test::tensors_of;
 using test::two_tensors;
 
-constexpr std::byte kUntouched{0xA5};
-
 File open_bytes(std::string bytes) {
   Result<File> file = File::from_source(std::make_shared<ScriptedSource>(std::move(bytes)));
   EXPECT_TRUE(succeeds(file));
   return *std::move(file);
 }
 
-PackedLayout layout_of(const File& file, const PackedOptions& options = {}) {
-  Result<PackedLayout> layout = PackedLayout::make(file.tensors(), options);
-  EXPECT_TRUE(succeeds(layout));
-  return *std::move(layout);
+template <class Set>
+ReadPlan plan_of(const Set& tensors, std::optional<Dtype> cast = std::nullopt) {
+  ReadPlan plan;
+  for (const Tensor& tensor : tensors) EXPECT_TRUE(succeeds(plan.add(tensor, {}, {}, cast)));
+  return plan;
 }
-
-std::string names_of(const PackedTable& table) {
-  std::string names;
-  for (const PackedTensor& row : table.tensors()) names += row.name + " ";
-  return names;
-}
-
-// Memory of the caller whose bytes are all kUntouched, at a multiple of 4096 plus `shift`.
-class Memory {
- public:
-  explicit Memory(std::size_t size, std::size_t shift = 0) : bytes_(size + shift + 4096, kUntouched) {
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
-    span_ = std::span(bytes_).subspan((4096 - address % 4096) % 4096 + shift, size);
-  }
-  [[nodiscard]] std::span<std::byte> span() const { return span_; }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::span<std::byte> span_;
-};
 
 // Compares a buffer with the tensors that it was made from: each range, and the zeros between the ranges.
-void expect_bytes(const Packed& packed, const std::vector<PlannedTensor>& tensors, std::uint64_t alignment) {
+void expect_bytes(const ReadResult& packed, const std::vector<PlannedTensor>& tensors, std::uint64_t alignment) {
   const std::span<const std::byte> bytes = packed.memory.bytes();
-  ASSERT_EQ(bytes.size(), packed.table.nbytes());
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment, 0U);
-  ASSERT_EQ(packed.table.tensors().size(), tensors.size());
+  ASSERT_EQ(packed.arrays.size(), tensors.size());
   std::vector<bool> covered(bytes.size());
   for (const PlannedTensor& tensor : tensors) {
-    const PackedTensor* const row = packed.table.find(tensor.name);
-    ASSERT_NE(row, nullptr) << tensor.name;
-    EXPECT_EQ(row->dtype, tensor.dtype);
-    EXPECT_TRUE(std::ranges::equal(row->shape, tensor.shape));
-    EXPECT_EQ(row->offset % alignment, 0U);
-    ASSERT_EQ(row->nbytes, tensor.bytes.size());
-    ASSERT_LE(row->offset, bytes.size());
-    ASSERT_LE(row->nbytes, bytes.size() - row->offset);
-    const auto offset = static_cast<std::size_t>(row->offset);
+    const Array* const array = packed.find(tensor.name);
+    ASSERT_NE(array, nullptr) << tensor.name;
+    EXPECT_EQ(array->dtype(), tensor.dtype);
+    EXPECT_TRUE(std::ranges::equal(array->shape(), tensor.shape));
+    EXPECT_EQ(array->memory(), MemoryKind::owned);
+    const auto offset = static_cast<std::size_t>(array->bytes().data() - bytes.data());
+    EXPECT_EQ(offset % alignment, 0U);
+    ASSERT_EQ(array->nbytes(), tensor.bytes.size());
+    ASSERT_LE(offset + tensor.bytes.size(), bytes.size());
     EXPECT_EQ(std::memcmp(bytes.data() + offset, tensor.bytes.data(), tensor.bytes.size()), 0) << tensor.name;
     for (std::size_t i = offset; i < offset + tensor.bytes.size(); ++i) {
       ASSERT_FALSE(covered[i]) << "two tensors share byte " << i;
@@ -93,87 +68,57 @@ void expect_bytes(const Packed& packed, const std::vector<PlannedTensor>& tensor
   }
 }
 
-TEST(PackedLayout, PlacesTensorsAtMultiplesOfAlignment) {
+TEST(ReadPacked, PlacesItemsInOrderOfPlan) {
   const File file = open_bytes(two_tensors());
-  const PackedLayout layout = layout_of(file, {.alignment = 16});
-  const std::span<const PackedTensor> rows = layout.table().tensors();
-  ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0].name, "a");
-  EXPECT_EQ(rows[0].dtype, Dtype::F32);
-  EXPECT_EQ(to_string(rows[0].shape), "[2, 3]");
-  EXPECT_EQ(rows[0].offset, 0U);
-  EXPECT_EQ(rows[0].nbytes, 24U);
-  EXPECT_EQ(rows[1].offset, 32U);
-  EXPECT_EQ(rows[1].nbytes, 4U);
-  EXPECT_EQ(layout.nbytes(), 36U);
-  EXPECT_EQ(layout.table().alignment(), 16U);
-  EXPECT_EQ(layout.table().find("b"), &rows[1]);
-  EXPECT_EQ(layout.table().find("c"), nullptr);
-  EXPECT_EQ(layout.table().find(""), nullptr);
+  ReadPlan plan;
+  for (const char* const name : {"b", "a"}) ASSERT_TRUE(succeeds(plan.add(tensor(file, name))));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), ":,1")));
+  std::vector<std::string> reserved;
+  const ReadOptions options{.on_reserved = [&](std::span<const Array> arrays) {
+    for (const Array& array : arrays) reserved.push_back(to_string(array.shape()));
+    return true;
+  }};
+  Result<ReadResult> packed = read_packed(plan, 16, options);
+  ASSERT_TRUE(succeeds(packed));
+  EXPECT_EQ(packed->memory.dtype(), Dtype::U8);
+  EXPECT_EQ(packed->memory.nbytes(), 56U);
+  const std::byte* const start = packed->memory.bytes().data();
+  EXPECT_EQ(packed->arrays[0].bytes().data(), start);
+  EXPECT_EQ(packed->arrays[1].bytes().data(), start + 16);
+  EXPECT_EQ(packed->arrays[2].bytes().data(), start + 48);
+  EXPECT_EQ(reserved, (std::vector<std::string>{"[2]", "[2, 3]", "[2]"}));
+  Array b = packed->arrays[0];
+  *packed = ReadResult();  // the array keeps the memory
+  EXPECT_EQ(test::elements<std::uint16_t>(b), (std::vector<std::uint16_t>{1, 2}));
 }
 
-TEST(PackedLayout, ReadsNothing) {
-  const auto source = std::make_shared<ScriptedSource>(two_tensors());
-  const File file = File::from_source(source).value();
-  (void)source->reads();
-  const PackedLayout layout = layout_of(file);
-  EXPECT_TRUE(source->reads().empty());
-}
-
-TEST(PackedLayout, OrdersTensors) {
-  std::vector<PlannedTensor> tensors = tensors_of({8, 4, 2});
-  tensors[0].name = "c";
-  tensors[1].name = "a";
-  tensors[2].name = "b";
-  const File file = open_bytes(file_of(tensors, 0));
-  const std::vector<Tensor> list = {tensor(file, "b"), tensor(file, "c"), tensor(file, "a")};
-  const auto names = [&](PackedOrder order) {
-    const Result<PackedLayout> layout = PackedLayout::make(std::span<const Tensor>(list), {.order = order});
-    return succeeds(layout) ? names_of(layout->table()) : "";
-  };
-  EXPECT_EQ(names(PackedOrder::file), "c a b ");
-  EXPECT_EQ(names(PackedOrder::given), "b c a ");
-  EXPECT_EQ(names(PackedOrder::name), "a b c ");
-}
-
-TEST(PackedLayout, OrdersFilesAsListNamesThem) {
-  std::vector<PlannedTensor> tensors = tensors_of({8, 4});
-  const File one = open_bytes(file_of(tensors, 0));
-  tensors[0].name = "u0";
-  tensors[1].name = "u1";
-  const File two = open_bytes(file_of(tensors, 0));
-  const std::vector<Tensor> list = {tensor(two, "u1"), tensor(one, "t1"), tensor(two, "u0"), tensor(one, "t0")};
-  const Result<PackedLayout> layout = PackedLayout::make(std::span<const Tensor>(list));
-  ASSERT_TRUE(succeeds(layout));
-  EXPECT_EQ(names_of(layout->table()), "u0 u1 t0 t1 ");
-}
-
-TEST(PackedLayout, RefusesAlignment) {
-  const File file = open_bytes(two_tensors());
+TEST(ReadPacked, RefusesAlignment) {
+  const ReadPlan plan = plan_of(open_bytes(two_tensors()));
   for (const std::uint64_t alignment : {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{8192}, ~std::uint64_t{0}}) {
-    const Error error = error_of(PackedLayout::make(file.tensors(), {.alignment = alignment}));
+    const Error error = error_of(read_packed(plan, alignment));
     EXPECT_EQ(error.code, Errc::invalid_argument);
     EXPECT_EQ(error.message,
               "invalid alignment " + std::to_string(alignment) + ", expected a power of two from 1 to 4096");
   }
 }
 
-TEST(PackedLayout, RefusesRepeatedName) {
-  const File one = open_bytes(two_tensors());
-  const File two = open_bytes(two_tensors());
-  const std::vector<Tensor> list = {tensor(one, "a"), tensor(one, "b"), tensor(two, "b")};
-  const Error error = error_of(PackedLayout::make(std::span<const Tensor>(list)));
-  EXPECT_EQ(error.code, Errc::duplicate_name);
-  EXPECT_EQ(error.message, "tensor `b` occurs twice in the list, expected each name once");
+TEST(ReadPacked, RefusesDestination) {
+  const File file = open_bytes(two_tensors());
+  std::vector<std::byte> memory(4);
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {}, {memory})));
+  const Error error = error_of(read_packed(plan));
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message, "tensor `b`: it has a destination, expected none in a buffer of the library");
 }
 
 // A file of one tensor of 2^61-1 bytes, the largest possible one: the header, then zeros.
 class ZeroSource final : public Source {
  public:
-  explicit ZeroSource(const std::string& name) {
+  ZeroSource() {
     constexpr std::uint64_t kBytes = (std::uint64_t{1} << 61) - 1;
-    head_ = file_bytes("{\"" + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(kBytes) +
-                           R"(],"data_offsets":[0,)" + std::to_string(kBytes) + "]}}",
+    head_ = file_bytes(R"({"t":{"dtype":"U8","shape":[)" + std::to_string(kBytes) + R"(],"data_offsets":[0,)" +
+                           std::to_string(kBytes) + "]}}",
                        "");
     size_ = head_.size() + kBytes;
   }
@@ -190,29 +135,23 @@ class ZeroSource final : public Source {
   std::uint64_t size_ = 0;
 };
 
-TEST(PackedLayout, RefusesBufferOf2To64Bytes) {
-  std::vector<Tensor> list;
-  for (const char* const name : {"0", "1", "2", "3", "4", "5", "6", "7", "8"}) {
-    Result<File> file = File::from_source(std::make_shared<ZeroSource>(name));
-    ASSERT_TRUE(succeeds(file));
-    list.push_back(tensor(*file, name));
-  }
-  const std::span<const Tensor> all(list);
-  const Result<PackedLayout> largest = PackedLayout::make(all.first(8));
-  ASSERT_TRUE(succeeds(largest));
-  EXPECT_EQ(largest->nbytes(), std::numeric_limits<std::uint64_t>::max());
-  EXPECT_EQ(error_of(read_packed(*largest)).code, Errc::out_of_memory);
-  const Error error = error_of(PackedLayout::make(all));
+TEST(ReadPacked, RefusesBufferOf2To64Bytes) {
+  const Result<File> file = File::from_source(std::make_shared<ZeroSource>());
+  ASSERT_TRUE(succeeds(file));
+  ReadPlan plan;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"))));
+  EXPECT_EQ(error_of(read_packed(plan)).code, Errc::out_of_memory);
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"), "0")));
+  const Error error = error_of(read_packed(plan));
   EXPECT_EQ(error.code, Errc::size_overflow);
-  EXPECT_EQ(error.message, "tensor `8`: the buffer would be larger than 2^64-1 bytes");
+  EXPECT_EQ(error.message, "tensor `t`: the buffer would be larger than 2^64-1 bytes");
 }
 
-TEST(ReadPacked, ReadsNothingWithoutTensors) {
-  const Result<Packed> packed = read_packed(std::span<const Tensor>());
+TEST(ReadPacked, ReadsNothingWithoutItems) {
+  const Result<ReadResult> packed = read_packed(ReadPlan());
   ASSERT_TRUE(succeeds(packed));
-  EXPECT_EQ(packed->memory.nbytes(), 0U);
   EXPECT_EQ(to_string(packed->memory.shape()), "[0]");
-  EXPECT_TRUE(packed->table.tensors().empty());
+  EXPECT_TRUE(packed->arrays.empty());
 }
 
 // Random files with all dtypes, empty tensors and neighbours of all sizes.
@@ -222,26 +161,13 @@ TEST(ReadPacked, GivesBytesOfFile) {
     SCOPED_TRACE(seed);
     PlanRandom random(seed);
     const test::PlannedFile planned = random_file(random, kChunk, 300000);
-    const File file = open_bytes(planned.bytes);
+    const ReadPlan plan = plan_of(open_bytes(planned.bytes));
     for (std::uint64_t alignment = 1; alignment <= 4096; alignment *= random.one_in(4) ? 2 : 16) {
-      const PackedOptions options{
-          .alignment = alignment,
-          .order = random.of<PackedOrder>({PackedOrder::file, PackedOrder::given, PackedOrder::name})};
+      const test::ChunkBytes chunks(kChunk);
       const ReadOptions read{.threads = static_cast<unsigned>(random.up_to(3))};
-      const ChunkBytes chunks(kChunk);
-      const PackedLayout layout = layout_of(file, options);
-      Result<Packed> ours = read_packed(layout, {}, read);
-      ASSERT_TRUE(succeeds(ours));
-      EXPECT_EQ(ours->memory.memory(), MemoryKind::owned);
-      expect_bytes(*ours, planned.tensors, alignment);
-      if (layout.nbytes() == 0) continue;
-      const Memory memory(static_cast<std::size_t>(layout.nbytes()) + 3);
-      Result<Packed> theirs = read_packed(layout, memory.span(), read);
-      ASSERT_TRUE(succeeds(theirs));
-      EXPECT_EQ(theirs->memory.memory(), MemoryKind::borrowed);
-      EXPECT_EQ(theirs->memory.bytes().data(), memory.span().data());
-      expect_bytes(*theirs, planned.tensors, alignment);
-      for (const std::byte behind : memory.span().last(3)) EXPECT_EQ(behind, kUntouched);
+      const Result<ReadResult> packed = read_packed(plan, alignment, read);
+      ASSERT_TRUE(succeeds(packed));
+      expect_bytes(*packed, planned.tensors, alignment);
     }
   }
 }
@@ -258,100 +184,39 @@ TEST(ReadPacked, ReadsFilesOfCheckpointInHugePages) {
   const Result<Checkpoint> model = Checkpoint::open(directory / "*.safetensors");
   ASSERT_TRUE(succeeds(model));
   for (const Cache cache : {Cache::automatic, Cache::bypass}) {
-    Result<Packed> packed = read_packed(model->tensors(), {}, {.cache = cache});
+    const Result<ReadResult> packed = read_packed(plan_of(*model), 64, {.cache = cache});
     ASSERT_TRUE(succeeds(packed));
     EXPECT_EQ(packed->report.bytes, 2 * (os::kHugePage + 5 + 7 + 300000));
     expect_bytes(*packed, all, 64);
   }
 }
 
-TEST(ReadPacked, ArraysShareBuffer) {
-  const File file = open_bytes(two_tensors());
-  Result<Packed> packed = read_packed(file.tensors(), {.alignment = 4});
-  ASSERT_TRUE(succeeds(packed));
-  EXPECT_EQ(packed->memory.nbytes(), 28U);
-  const Result<Array> a = packed->array("a");
-  ASSERT_TRUE(succeeds(a));
-  EXPECT_EQ(to_string(a->shape()), "[2, 3]");
-  EXPECT_EQ(a->bytes().data(), packed->memory.bytes().data());
-  Result<Array> b = packed->array("b");
-  ASSERT_TRUE(succeeds(b));
-  EXPECT_TRUE(b->writable());
-  const Error error = error_of(packed->array("c"));
-  EXPECT_EQ(error.code, Errc::not_found);
-  EXPECT_EQ(error.message, "the buffer has no tensor `c`");
-  *packed = Packed{};  // the array keeps the memory
-  EXPECT_EQ(test::elements<std::uint16_t>(b), (std::vector<std::uint16_t>{1, 2}));
-}
-
-TEST(ReadPacked, RefusesDestination) {
-  const PackedLayout layout = layout_of(open_bytes(two_tensors()), {.alignment = 32});
-  ASSERT_EQ(layout.nbytes(), 36U);
-  const Memory memory(36, 32);
-  Error error = error_of(read_packed(layout, memory.span().first(35)));
-  EXPECT_EQ(error.code, Errc::buffer_size);
-  EXPECT_EQ(error.message, "the tensors have 36 bytes, the destination 35");
-  const Memory shifted(36, 16);
-  error = error_of(read_packed(layout, shifted.span()));
-  EXPECT_EQ(error.code, Errc::invalid_argument);
-  EXPECT_EQ(error.message, "the destination is misaligned, expected an address that is a multiple of 32");
-  for (const std::byte byte : memory.span()) EXPECT_EQ(byte, kUntouched);
-  EXPECT_TRUE(succeeds(read_packed(layout, memory.span())));
-}
-
-TEST(ReadPacked, CastsEveryTensor) {
+TEST(ReadPacked, CastsAndReadsUnknownDtype) {
   const std::string bytes = file_bytes(R"({"f":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-                                       R"("h":{"dtype":"F16","shape":[1],"data_offsets":[8,10]}})",
-                                       std::string("\0\0\x80\x3f\0\0\0\xc0\0\x42", 10));
-  const File file = open_bytes(bytes);
-  const Result<Packed> packed = read_packed(file.tensors(), {.alignment = 8, .cast = Dtype::F64});
-  ASSERT_TRUE(succeeds(packed));
-  EXPECT_EQ(packed->memory.nbytes(), 24U);
-  EXPECT_EQ(test::elements<double>(packed->array("f")), (std::vector<double>{1, -2}));
-  EXPECT_EQ(test::elements<double>(packed->array("h")), (std::vector<double>{3}));
-  const File integers = open_bytes(two_tensors());
-  const Error error = error_of(read_packed(integers.tensors(), {.cast = Dtype::BF16}));
-  EXPECT_EQ(error.code, Errc::dtype_mismatch);
-  EXPECT_EQ(error.message, "tensor `b`: cannot cast U16 to BF16");
-}
-
-TEST(ReadPacked, GivesBytesOfUnknownDtype) {
-  const std::string bytes = file_bytes(R"({"q":{"dtype":"Q4_K","shape":[2,3],"data_offsets":[0,5]}})", "hello");
-  Result<File> file = File::from_source(std::make_shared<ScriptedSource>(bytes), {.accept = {.unknown_dtypes = true}});
+                                       R"("q":{"dtype":"Q4_K","shape":[2,3],"data_offsets":[8,13]}})",
+                                       std::string("\0\0\x80\x3f\0\0\0\xc0hello", 13));
+  const Result<File> file =
+      File::from_source(std::make_shared<ScriptedSource>(bytes), {.accept = {.unknown_dtypes = true}});
   ASSERT_TRUE(succeeds(file));
-  const Result<Packed> packed = read_packed(file->tensors());
+  ReadPlan plan;
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "f"), {}, {}, Dtype::F64)));
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "q"))));
+  const Result<ReadResult> packed = read_packed(plan, 8);
   ASSERT_TRUE(succeeds(packed));
-  const PackedTensor* const row = packed->table.find("q");
-  ASSERT_NE(row, nullptr);
-  EXPECT_EQ(row->dtype, Dtype::U8);
-  EXPECT_EQ(to_string(row->shape), "[5]");
-  EXPECT_EQ(std::memcmp(packed->memory.bytes().data(), "hello", 5), 0);
+  EXPECT_EQ(test::elements<double>(packed->arrays[0]), (std::vector<double>{1, -2}));
+  EXPECT_EQ(to_string(packed->arrays[1].shape()), "[5]");
+  EXPECT_EQ(std::memcmp(packed->memory.bytes().data() + 16, "hello", 5), 0);
 }
 
 TEST(ReadPacked, NamesTensorThatFails) {
   const auto source = std::make_shared<ScriptedSource>(two_tensors());
-  const PackedLayout layout = layout_of(File::from_source(source).value(), {.order = PackedOrder::name});
+  const ReadPlan plan = plan_of(File::from_source(source).value());
   source->fail_from = two_tensors().size() - 1;
-  const Error error = error_of(read_packed(layout));
+  const Error error = error_of(read_packed(plan));
   EXPECT_EQ(error.code, Errc::read_failed);
   EXPECT_EQ(error.message, "tensor `a`: no answer from the server");  // one read for both tensors
   source->fail_from = ~std::uint64_t{0};
-  EXPECT_TRUE(succeeds(read_packed(layout)));  // the layout is still good
-}
-
-TEST(ReadPacked, CallbacksHaveOrderOfTable) {
-  const File file = open_bytes(two_tensors());
-  const std::vector<Tensor> list = {tensor(file, "b"), tensor(file, "a")};
-  const PackedLayout layout = PackedLayout::make(std::span<const Tensor>(list), {.order = PackedOrder::given}).value();
-  std::vector<std::uint64_t> reserved;
-  const ReadOptions options{.threads = 1, .on_reserved = [&](std::span<const Array> arrays) {
-                              for (const Array& array : arrays) reserved.push_back(array.nbytes());
-                              return true;
-                            }};
-  ASSERT_TRUE(succeeds(read_packed(layout, {}, options)));
-  EXPECT_EQ(reserved, (std::vector<std::uint64_t>{4, 24}));
-  const ReadOptions cancels{.progress = [](std::uint64_t, std::uint64_t) { return false; }};
-  EXPECT_EQ(error_of(read_packed(layout, {}, cancels)).code, Errc::cancelled);
+  EXPECT_TRUE(succeeds(read_packed(plan)));  // the plan is still good
 }
 
 }  // namespace

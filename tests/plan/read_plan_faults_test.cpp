@@ -40,7 +40,7 @@ class PlanFaults : public testing::TestWithParam<Way> {
       } else if (GetParam() == Way::strided) {
         memory_.resize(2004 * 1000);
         const std::vector<std::uint64_t> strides{2004, 1};
-        ASSERT_TRUE(succeeds(plan_.add(from, {memory_, strides})));
+        ASSERT_TRUE(succeeds(plan_.add(from, {}, {memory_, strides})));
       } else {
         ASSERT_TRUE(succeeds(plan_.add(from)));
       }
@@ -217,8 +217,8 @@ TEST(PlanError, PrecedesReadOfImpossibleSize) {
   Result<Stream> stream = plan.stream();
   ASSERT_TRUE(succeeds(stream));
   EXPECT_EQ(error_of(stream->next()).message, "tensor `t`: cannot allocate 1152921504606846976 bytes");
-  ASSERT_TRUE(succeeds(plan.add(huge, {}, {.cast = Dtype::F64})));
-  const Error second = error_of(plan.add(huge, {}, {.cast = Dtype::F64}));
+  ASSERT_TRUE(succeeds(plan.add(huge, {}, {}, Dtype::F64)));
+  const Error second = error_of(plan.add(huge, {}, {}, Dtype::F64));
   EXPECT_EQ(second.code, Errc::size_overflow);
   EXPECT_EQ(second.message, "tensor `t`: the results of the plan would be larger than 2^64-1 bytes");
   EXPECT_EQ(plan.size(), 2U);

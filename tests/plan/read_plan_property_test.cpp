@@ -70,8 +70,7 @@ class PlanProperty : public testing::TestWithParam<int> {
     Destination to;
     if (!item.memory.empty()) to = {std::as_writable_bytes(std::span(item.memory)), item.strides};
     const Tensor from = tensor(opened_[file], item.tensor->name);
-    const Status status = item.slice ? plan_.add(from, Slice(*item.slice), to, {.cast = item.cast})
-                                     : plan_.add(from, to, {.cast = item.cast});
+    const Status status = plan_.add(from, item.slice ? Slice(*item.slice) : Slice(), to, item.cast);
     ASSERT_TRUE(succeeds(status));
   }
 
@@ -161,8 +160,8 @@ TEST(PlanCast, PlacesRowsThatFillNoChunk) {
     for (std::uint64_t row = 0; row < 2000; ++row)
       rows += tensors[0].bytes.substr(row * columns * 4, (columns - 1) * 4);
     ReadPlan plan;
-    ASSERT_TRUE(succeeds(
-        plan.add(tensor(*file, "t"), Slice{DimSlice::all(), DimSlice::range(0, -1)}, {}, {.cast = Dtype::BF16})));
+    ASSERT_TRUE(
+        succeeds(plan.add(tensor(*file, "t"), Slice{DimSlice::all(), DimSlice::range(0, -1)}, {}, Dtype::BF16)));
     const test::ChunkBytes chunks(4096);
     const Result<ReadResult> result = plan.execute({.threads = 1});
     ASSERT_TRUE(succeeds(result));

@@ -381,7 +381,7 @@ TEST(Memory, ExceedsResultsByLittle) {
     const int status = in_child([&] {
       const Result<File> file = File::from_source(std::make_shared<Sevens>());
       ReadPlan plan;
-      if (!file || !plan.add(file->tensor("t").value(), {}, {.cast = staged ? Dtype::BF16 : Dtype::F32})) return false;
+      if (!file || !plan.add(file->tensor("t").value(), {}, {}, staged ? Dtype::BF16 : Dtype::F32)) return false;
       const std::uint64_t before = memory_now("VmRSS:");
       const test::ChunkBytes chunks(1 << 20);
       const Result<ReadResult> result = plan.execute({.threads = 4});

@@ -75,8 +75,8 @@ TEST(PlanReserved, ShowsArraysOfResultOnce) {
   std::vector<std::uint16_t> own(2);
   ReadPlan plan;
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::at(1)}, {}, {.cast = Dtype::F64})));
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {std::as_writable_bytes(std::span(own))})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::at(1)}, {}, Dtype::F64)));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {}, {std::as_writable_bytes(std::span(own))})));
   for (const unsigned threads : {0U, 1U, 2U}) {
     std::vector<Array> shown;
     int calls = 0;

@@ -79,7 +79,7 @@ TEST(ReadPlan, ReadsIntoMemoryOfCaller) {
   std::vector<float> whole(6);
   std::vector<float> column(2);
   ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {std::as_writable_bytes(std::span(whole))})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {}, {std::as_writable_bytes(std::span(whole))})));
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), Slice{DimSlice::all(), DimSlice::at(2)},
                                 {std::as_writable_bytes(std::span(column))})));
   const Result<ReadResult> result = plan.execute();
@@ -94,7 +94,7 @@ TEST(ReadPlan, RefusesDestinationOfOtherSize) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   std::vector<std::byte> memory(23);
   ReadPlan plan;
-  const Status status = plan.add(tensor(file, "a"), {memory});
+  const Status status = plan.add(tensor(file, "a"), {}, {memory});
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Errc::buffer_size);
   EXPECT_EQ(status.error().message, "tensor `a`: the result has 24 bytes, the destination 23");
@@ -106,9 +106,9 @@ TEST(ReadPlan, RefusesOverlappingDestinations) {
   std::vector<std::byte> memory(28);
   const std::span<std::byte> all(memory);
   ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {all.subspan(23, 4)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {}, {all.subspan(23, 4)})));
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {all.subspan(0, 24)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {}, {all.subspan(0, 24)})));
   for (const Error& error : {error_of(plan.execute()), error_of(plan.stream())}) {
     EXPECT_EQ(error.code, Errc::overlapping_destination);
     EXPECT_EQ(error.message, "tensor `a`: its destination overlaps that of tensor `b`");
@@ -122,8 +122,8 @@ TEST(ReadPlan, DestinationsMayTouch) {
   const std::span<std::byte> all(memory);
   const Slice none{DimSlice::range(0, 0)};
   ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {all.subspan(24)})));
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {all.subspan(0, 24)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"), {}, {all.subspan(24)})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), {}, {all.subspan(0, 24)})));
   ASSERT_TRUE(succeeds(plan.add(tensor(file, "a"), none, {all.subspan(12, 0)})));
   EXPECT_TRUE(succeeds(plan.execute()));
 }
@@ -160,41 +160,6 @@ TEST(ReadPlan, KeepsFilesOpen) {
   const Result<ReadResult> result = plan.execute();
   ASSERT_TRUE(succeeds(result));
   EXPECT_EQ(elements<std::uint16_t>(result->arrays[0]), (std::vector<std::uint16_t>{1, 2}));
-}
-
-TEST(ReadPlan, NamesTensorAndOffsetOfFailure) {
-  const std::string bytes = one_tensor("U8", "[" + std::to_string(kLarge) + "]", kLarge);
-  const std::uint64_t start = bytes.size() - kLarge;
-  for (const unsigned threads : {1U, 4U}) {
-    const auto source = std::make_shared<ScriptedSource>(bytes);
-    const File file = open_source(source);
-    source->fail_from = start + 2 * os::kReadChunk + 1;  // in the third piece, and in all behind it
-    ReadPlan plan;
-    ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
-    const Result<ReadResult> result = plan.execute({.threads = threads});
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, Errc::read_failed);
-    EXPECT_EQ(result.error().os_error, 5);
-    EXPECT_EQ(result.error().message, "tensor `t`: no answer from the server");
-    EXPECT_EQ(result.error().offset, start + 2 * os::kReadChunk);
-  }
-}
-
-TEST(ReadPlan, NamesEndOfTruncatedFile) {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "t.safetensors";
-  put(path, two_tensors());
-  const Result<File> file = File::open(path, {.access = Access::read});
-  ASSERT_TRUE(succeeds(file));
-  const std::uint64_t end = two_tensors().size();
-  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(end - 1)), 0);
-  ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "b"))));
-  const Result<ReadResult> result = plan.execute();
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, Errc::file_truncated);
-  EXPECT_EQ(result.error().offset, end - 1);
-  EXPECT_EQ(result.error().path, path);
 }
 
 TEST(ReadPlan, ReadsTensorsWithoutBytes) {

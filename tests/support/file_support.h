@@ -100,7 +100,6 @@ class ScriptedSource : public Source {
     reads_.push_back({offset, destination.size()});
     if (offset + destination.size() > fail_from)
       return Error{.code = fail_code, .os_error = 5, .message = "no answer from the server"};
-    if (lie) return destination.size() + 1;
     const std::uint64_t end = std::min<std::uint64_t>(bytes_.size(), ends_at);
     if (offset >= end) return std::size_t{0};
     const std::size_t count = std::min({destination.size(), static_cast<std::size_t>(end - offset), most});
@@ -125,7 +124,6 @@ class ScriptedSource : public Source {
   std::uint64_t ends_at = ~std::uint64_t{0};
   std::size_t most = ~std::size_t{0};
   bool fail_size = false;
-  bool lie = false;
 
  private:
   std::string bytes_;

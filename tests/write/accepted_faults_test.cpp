@@ -20,7 +20,7 @@ class AcceptedFaults : public ::testing::Test {
     head[0] = static_cast<char>(text.size());
     bytes_ = head + text + data;
     put(path_, bytes_);
-    return Checkpoint::open(path_, {.open = {.parse = {.accept = Accept::all()}}}).value();
+    return Checkpoint::open(path_, {.parse = {.accept = Accept::all()}}).value();
   }
   Checkpoint open_unused() {
     return open(

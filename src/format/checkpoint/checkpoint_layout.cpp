@@ -10,16 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/bump_allocator.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/memory_resource.h"
 #include "base/printable.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/model_names.h"
 #include "format/header/layout.h"
-#include "format/header/name_index.h"
 #include "format/header/new_header.h"
 
 namespace safetensors {
@@ -32,49 +28,25 @@ struct CheckpointLayout::State {
   std::uint64_t total_size = 0;
   std::string index_text;
 
-  // Makes the index of names. Call it once, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
-  Status index_names();
-  [[nodiscard]] std::optional<std::size_t> file_of(std::string_view name) const noexcept;
+  // The names of all tensors and the positions of their files, sorted. One file needs no list, because its header has
+  // an index.
+  std::vector<std::pair<std::string_view, std::uint32_t>> names;
 
- private:
-  // The tensors have numbers: file after file, in the order of each header.
-  [[nodiscard]] std::size_t file_of_number(std::size_t number) const noexcept {
-    return static_cast<std::size_t>(std::ranges::upper_bound(first_numbers_, number) - first_numbers_.begin()) - 1;
+  // Makes the list of names, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
+  Status sort_names() {
+    if (files.size() == 1) return {};
+    std::size_t count = 0;
+    for (const CheckpointFile& file : files) count += file.header.size();
+    names.reserve(count);
+    for (std::size_t file = 0; file < files.size(); ++file)
+      for (const TensorInfo& tensor : files[file].header.tensors())
+        names.emplace_back(tensor.name, static_cast<std::uint32_t>(file));
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names, {}, &decltype(names)::value_type::first);
+    if (twice == names.end()) return {};
+    return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(twice->first) + "`");
   }
-  [[nodiscard]] std::string_view name_at(std::size_t number) const noexcept {
-    const std::size_t file = file_of_number(number);
-    return files[file].header.tensors()[number - first_numbers_[file]].name;
-  }
-
-  // 10 bytes per tensor. One file needs no index, because its header has one.
-  std::vector<std::size_t> first_numbers_;  // of each file
-  base::HashKey hash_key_ = base::HashKey::random();
-  base::BumpAllocator allocator_{base::heap(), 0};
-  format::NameIndex names_;
 };
-
-Status CheckpointLayout::State::index_names() {
-  if (files.size() == 1) return {};
-  std::size_t count = 0;
-  for (const CheckpointFile& file : files) {
-    first_numbers_.push_back(count);
-    count += file.header.size();
-  }
-  for (const CheckpointFile& file : files) {
-    for (const TensorInfo& tensor : file.header.tensors())
-      names_.push(allocator_, base::hash(tensor.name, hash_key_), count);
-  }
-  const std::uint32_t twice = names_.build(allocator_, [this](std::size_t i) { return name_at(i); });
-  if (twice == format::NameIndex::kNone) return {};
-  return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name_at(twice)) + "`");
-}
-
-std::optional<std::size_t> CheckpointLayout::State::file_of(std::string_view name) const noexcept {
-  if (files.size() == 1) return files[0].header.find(name) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
-  const auto name_of = [this](std::size_t i) { return name_at(i); };
-  const std::uint32_t found = names_.find(name, base::hash(name, hash_key_), name_of);
-  return found == format::NameIndex::kNone ? std::nullopt : std::optional(file_of_number(found));
-}
 
 }  // namespace v0
 
@@ -259,7 +231,7 @@ struct Access<CheckpointLayout> {
     Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
     if (!text) return std::move(text).error();
     state->index_text = *std::move(text);
-    if (Status status = state->index_names(); !status) return std::move(status).error();
+    if (Status status = state->sort_names(); !status) return std::move(status).error();
     return CheckpointLayout(state);
   }
 };
@@ -282,7 +254,12 @@ Span<const CheckpointFile> CheckpointLayout::files() const& noexcept {
 }
 
 std::optional<std::size_t> CheckpointLayout::file_of(std::string_view tensor) const noexcept {
-  return state_->file_of(tensor);
+  const State& state = *state_;
+  if (state.files.size() == 1)
+    return state.files[0].header.find(tensor) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
+  const auto found = std::ranges::lower_bound(state.names, tensor, {}, &decltype(state.names)::value_type::first);
+  return found != state.names.end() && found->first == tensor ? std::optional<std::size_t>(found->second)
+                                                              : std::nullopt;
 }
 
 std::uint64_t CheckpointLayout::total_size() const noexcept {

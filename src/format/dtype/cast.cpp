@@ -5,6 +5,12 @@
 // so the result is still rounded only once.
 #include "format/dtype/cast.h"
 
+#include <safetensors/element.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,7 +18,8 @@
 #include "format/dtype/cast_integers.h"
 #include "format/dtype/cast_kernels.h"
 
-namespace safetensors::format {
+namespace safetensors {
+namespace format {
 namespace {
 
 bool has_kernel(Dtype from, Dtype to) noexcept {
@@ -53,6 +60,16 @@ std::string position_in(ShapeView shape, std::uint64_t index) {
   return to_string(ShapeView(position));
 }
 
+// The value of a float whose codes are all finite numbers.
+float finite_float(std::uint32_t code, unsigned exponent_bits, unsigned mantissa_bits, int bias) noexcept {
+  const std::uint32_t mantissa = code & ((1U << mantissa_bits) - 1);
+  const std::uint32_t exponent = code >> mantissa_bits & ((1U << exponent_bits) - 1);
+  const std::uint32_t whole = exponent == 0 ? mantissa : mantissa | 1U << mantissa_bits;
+  const int scale = static_cast<int>(std::max(exponent, 1U)) - bias - static_cast<int>(mantissa_bits);
+  const float magnitude = std::ldexp(static_cast<float>(whole), scale);
+  return (code >> (exponent_bits + mantissa_bits) & 1) != 0 ? -magnitude : magnitude;
+}
+
 }  // namespace
 
 bool castable(Dtype from, Dtype to) noexcept {
@@ -80,4 +97,24 @@ Error out_of_range(Dtype from, const std::byte* element, Dtype to, std::uint64_t
                               std::string(to_string(to)) + " is " + range_of(to));
 }
 
-}  // namespace safetensors::format
+}  // namespace format
+
+inline namespace v0 {
+
+// Every code of at most 16 bits is a float exactly. Floats of 4 and 6 bits have no cast.
+float to_float(Dtype dtype, std::uint16_t bits) noexcept {
+  if (dtype == Dtype::F6_E2M3) return format::finite_float(bits, 2, 3, 1);
+  if (dtype == Dtype::F6_E3M2) return format::finite_float(bits, 3, 2, 3);
+  if (dtype == Dtype::F4) return format::finite_float(bits, 2, 1, 1);
+  if (safetensors::bits(dtype) > 16 || !format::castable(dtype, Dtype::F32))
+    return std::numeric_limits<float>::quiet_NaN();
+  const std::byte in[2] = {static_cast<std::byte>(bits), static_cast<std::byte>(bits >> 8)};
+  std::byte out[4];
+  format::cast(dtype, in, Dtype::F32, out, 1);
+  std::uint32_t value = 0;
+  for (unsigned i = 0; i < 4; ++i) value |= std::to_integer<std::uint32_t>(out[i]) << (8 * i);
+  return std::bit_cast<float>(value);
+}
+
+}  // namespace v0
+}  // namespace safetensors

@@ -102,7 +102,7 @@ void HeaderState::compact() {
 namespace {
 
 // A natural merge sort. Writers order names within each dtype, so the list consists of a few sorted sequences, and
-// merging them is faster than sorting. Names in no order at all cost as much as a sort.
+// merging them is faster than sorting.
 std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
   std::vector<std::uint32_t> order(state.tensors.size());
   if (state.order == nullptr) {
@@ -113,23 +113,14 @@ std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
   const auto less = [&state](std::uint32_t a, std::uint32_t b) {
     return state.tensors[a].name < state.tensors[b].name;
   };
-  std::vector<std::ptrdiff_t> starts;  // of the sorted sequences, and the end of the list
-  const auto count = static_cast<std::ptrdiff_t>(order.size());
-  for (auto next = order.begin(); next != order.end(); next = std::is_sorted_until(next, order.end(), less)) {
-    starts.push_back(next - order.begin());
-  }
-  starts.push_back(count);
-  while (starts.size() > 2) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i + 1 < starts.size(); i += 2) {
-      if (i + 2 < starts.size()) {
-        std::inplace_merge(order.begin() + starts[i], order.begin() + starts[i + 1], order.begin() + starts[i + 2],
-                           less);
-      }
-      starts[kept++] = starts[i];
+  for (std::size_t merged = 2; merged > 1;) {  // sequences that this pass leaves
+    merged = 0;
+    for (auto begin = order.begin(); begin != order.end(); ++merged) {
+      const auto middle = std::is_sorted_until(begin, order.end(), less);
+      const auto end = std::is_sorted_until(middle, order.end(), less);
+      std::inplace_merge(begin, middle, end, less);
+      begin = end;
     }
-    starts[kept++] = count;
-    starts.resize(kept);
   }
   return order;
 }
@@ -197,14 +188,6 @@ Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, con
     return format::parse_header(std::move(copy), data_size, options, nullptr, &cancellation);
   });
 }
-
-Header::Header() noexcept = default;
-Header::Header(std::shared_ptr<const detail::HeaderState> state) noexcept : state_(std::move(state)) {}
-Header::Header(const Header&) noexcept = default;
-Header::Header(Header&&) noexcept = default;
-Header& Header::operator=(const Header&) noexcept = default;
-Header& Header::operator=(Header&&) noexcept = default;
-Header::~Header() = default;
 
 std::size_t Header::size() const noexcept {
   return state_ ? state_->tensors.size() : 0;

@@ -4,15 +4,20 @@
 // The parser that reads files then reads the text. So the library never makes a header that a reader refuses, and the
 // rules of the layout are in the code only once. The parser works in the memory of the text: a header of 100,000
 // tensors has 10 MB of text, and a copy would double that.
+//
+// HeaderBuilder::add() checks each tensor and copies it. build() makes the header from views of these copies.
 #include "format/header/new_header.h"
 
 #include <algorithm>
 #include <bit>
+#include <deque>
+#include <set>
 #include <utility>
 
 #include "base/bump_allocator.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/exceptions.h"
 #include "base/hash.h"
 #include "base/memory_resource.h"
 #include "base/printable.h"
@@ -23,7 +28,8 @@
 #include "json/reader.h"
 #include "json/writer.h"
 
-namespace safetensors::format {
+namespace safetensors {
+namespace format {
 namespace {
 
 constexpr std::string_view kReserved = "__metadata__";
@@ -197,4 +203,98 @@ Result<Header> new_header(NewHeaderText text, KeptText kept) {
   return detail::Access<Header>::make(*state);
 }
 
-}  // namespace safetensors::format
+}  // namespace format
+
+inline namespace v0 {
+
+struct HeaderBuilder::State {
+  struct Entry {
+    std::string name;
+    Dtype dtype;
+    Shape shape;
+    std::uint64_t nbytes;
+  };
+  std::deque<Entry> entries;  // a deque, because it never moves its elements: `names` holds views of their names
+  std::set<std::string_view> names;
+  format::NewMetadata metadata;
+  bool metadata_present = false;
+
+  Status add(std::string_view name, Dtype dtype, ShapeView shape) {
+    if (Status status = format::check_new_name(name, dtype); !status) return status;
+    if (names.contains(name)) return format::added_before(name);
+    std::uint64_t nbytes = 0;
+    if (const Errc code = format::count_bytes(dtype, shape, nbytes); code != Errc::ok) {
+      return format::bytes_error(code, name, dtype, shape);
+    }
+    entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
+    // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
+    base::or_undo([&] { names.insert(entries.back().name); }, [&] { entries.pop_back(); });
+    return {};
+  }
+
+  [[nodiscard]] Result<format::NewHeaderText> text(const LayoutOptions& options) const {
+    std::vector<format::NewTensor> tensors;
+    tensors.reserve(entries.size());
+    for (const Entry& entry : entries) tensors.push_back({entry.name, entry.shape, entry.nbytes, entry.dtype});
+    const std::string member = metadata_present ? format::metadata_member(metadata) : std::string();
+    return format::new_header_text(std::move(tensors), member, options);
+  }
+};
+
+Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) state_ = std::make_shared<State>();
+    return state_->add(name, dtype, shape);
+  });
+}
+
+Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) state_ = std::make_shared<State>();
+    if (Status status = format::add_metadata(state_->metadata, key, value); !status) return status;
+    state_->metadata_present = true;
+    return {};
+  });
+}
+
+Status HeaderBuilder::metadata_present() noexcept {
+  return base::guarded([&]() -> Status {
+    if (!state_) state_ = std::make_shared<State>();
+    state_->metadata_present = true;
+    return {};
+  });
+}
+
+namespace detail {
+
+template <>
+struct Access<HeaderBuilder> {
+  static Result<format::NewHeaderText> text(const HeaderBuilder& builder, const LayoutOptions& options) {
+    return builder.state_ ? builder.state_->text(options) : HeaderBuilder::State().text(options);
+  }
+};
+
+}  // namespace detail
+
+Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
+  return base::guarded([&]() -> Result<Header> {
+    Result<format::NewHeaderText> text = detail::Access<HeaderBuilder>::text(*this, options);
+    if (!text) return std::move(text).error();
+    return format::new_header(*std::move(text));
+  });
+}
+
+}  // namespace v0
+
+namespace format {
+
+Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options) {
+  Result<NewHeaderText> made = detail::Access<HeaderBuilder>::text(builder, options);
+  if (!made) return std::move(made).error();
+  Result<Header> header = Header::parse(made->text, made->data_bytes);
+  if (!header) return std::move(header).error();
+  return BuiltHeader{*std::move(header), std::move(made->text)};
+}
+
+}  // namespace format
+}  // namespace safetensors
