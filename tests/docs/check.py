@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles and runs the examples of README.md and docs/*.md (CONTRIBUTING.md says how they are marked).
 
-usage: tests/docs/check.py --build DIRECTORY [--self-test] [DOCUMENT...]
+usage: tests/docs/check.py --build DIRECTORY [DOCUMENT...]
 
 DIRECTORY is a build tree with libsafetensors.a and the command. Each document gets an empty directory of its own, in
 which its examples run in the order in which they stand.
@@ -151,45 +151,11 @@ def unused_commands(text, help_text):
     return set(re.findall(r"^  ([a-z]+)  ", help_text, re.MULTILINE)) - set(re.findall(r"safetensors ([a-z]+)", used))
 
 
-SELF_TEST = [
-    (True, "<!-- example: run -->\n```sh\n$ echo a; false\na\n$ echo $?\n1\n$ seq 5\n1\n...\n5\n```\n"),
-    (False, "<!-- example: run -->\n```sh\n$ echo a\nb\n```\n"),
-    (False, "<!-- example: run -->\n```sh\n$ echo a\n```\n"),
-    (True, "<!-- example: a.cpp -->\n```cpp\n#include <cstdio>\nint main() { std::puts(\"hi\"); }\n```\n"
-           "<!-- output: a.cpp -->\n```text\nhi\n```\n"),
-    (False, "<!-- example: a.cpp -->\n```cpp\nint main() { return 1; }\n```\n"),
-    (False, "<!-- example: a.cpp -->\n```cpp\nint main() { return x; }\n```\n"),
-    (False, "```cpp\nint main() {}\n```\n"),
-    (False, "<!-- output: b.cpp -->\n```text\nhi\n```\n"),
-]
-
-
-def self_test(build):
-    example = "<!-- example: run -->\n```sh\n$ safetensors ls a\n```\n"
-    if unused_commands(example, "look:\n  ls  lists\n  cat  writes\n") != {"cat"}:
-        sys.exit("self-test: not exactly the command cat is unused")
-    with tempfile.TemporaryDirectory() as scratch:
-        for index, (good, text) in enumerate(SELF_TEST):
-            path = pathlib.Path(scratch) / f"{index}.md"
-            path.write_text(text)
-            try:
-                check(path, build)
-                passed = True
-            except Failure:
-                passed = False
-            if passed != good:
-                sys.exit(f"self-test: document {index} {'passes' if passed else 'fails'}:\n{text}")
-    print(f"self-test: {len(SELF_TEST)} documents")
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
-    parser.add_argument("--self-test", action="store_true")
     parser.add_argument("documents", nargs="*", type=pathlib.Path)
     arguments = parser.parse_args()
-    if arguments.self_test:
-        self_test(arguments.build)
     documents = arguments.documents or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     failed = False
     for path in documents:

@@ -9,7 +9,7 @@ import struct
 import sys
 import tempfile
 
-from support import check, run
+from support import check, fnv, run, write_file
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "conformance"
 # (name, dtype, shape, bytes): together they make the engines use every conversion of dtypes and shapes that they have.
@@ -26,20 +26,8 @@ MLX_DTYPES = {"BF16": 11, "F32": 10, "F16": 9, "I64": 8, "I32": 7}
 GGML_TYPES = {"BF16": 30, "F32": 0, "F16": 1, "I64": 26, "I32": 26, "F8_E4M3": 1, "F8_E5M2": 1, "F64": 0}
 
 
-def fnv(data):
-    value = 2166136261
-    for byte in data:
-        value = (value ^ byte) * 16777619 % 2**32
-    return value
-
-
 def write(path, tensors, metadata=None):
-    header, data = {"__metadata__": metadata} if metadata else {}, b""
-    for name, dtype, shape, payload in tensors:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(payload)]}
-        data += payload
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_file(path, {name: rest for name, *rest in tensors}, metadata)
 
 
 def line(name, dtype, shape, data):

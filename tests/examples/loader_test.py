@@ -6,14 +6,7 @@ import struct
 import sys
 import tempfile
 
-from support import check, run, write_file
-
-
-def fnv(data):
-    value = 2166136261
-    for byte in data:
-        value = (value ^ byte) * 16777619 % 2**32
-    return value
+from support import check, fnv, run, write_file
 
 
 def line(name, offset, data):

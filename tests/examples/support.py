@@ -6,9 +6,6 @@ import struct
 import subprocess
 import sys
 
-SIZES = {"BF16": 2, "F32": 4, "I64": 8}
-
-
 def check(condition, text):
     if not condition:
         sys.exit(f"failed: {text}")
@@ -27,16 +24,23 @@ def elements(dtype, values):
     return struct.pack(f"<{len(values)}{'f' if dtype == 'F32' else 'q'}", *values)
 
 
-def write_file(path, tensors):
-    """tensors: name -> (dtype, shape, values)"""
-    header, data = {}, b""
+def write_file(path, tensors, metadata=None):
+    """tensors: name -> (dtype, shape, values or bytes)"""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, shape, values) in tensors.items():
         begin = len(data)
-        data += elements(dtype, values)
+        data += values if isinstance(values, bytes) else elements(dtype, values)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, len(data)]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def fnv(data):
+    value = 2166136261
+    for byte in data:
+        value = (value ^ byte) * 16777619 % 2**32
+    return value
 
 
 def read_header(path):
