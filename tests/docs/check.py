@@ -80,7 +80,7 @@ class Document:
             commands = [compile_c, ["g++", binary + ".o", "-o", binary]]
         else:
             plain = ["-fno-exceptions", "-fno-rtti"] if source.stem.startswith("cpp17") else []
-            commands = [["g++", "-std=c++17" if plain else "-std=c++20", *plain, *FLAGS, name, "-o", binary]]
+            commands = [["g++", "-std=c++17", "-pedantic", *plain, *FLAGS, name, "-o", binary]]
         commands[-1] += [str(self.build / "libsafetensors.a"), "-pthread"]
         for command in commands:
             code, output = call(command, self.scratch, {**self.environment, "PATH": os.environ["PATH"]})
