@@ -11,10 +11,11 @@
 #include <string.h>
 
 #define ALIGNMENT 256
+#define ALIGNED(number) (((number) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 
 typedef struct {
-  safetensors_tensor tensor; /* its name and shape belong to the model */
-  uint64_t offset, nbytes;   /* in the buffer */
+  safetensors_tensor tensor;   /* its name and shape belong to the model */
+  safetensors_request request; /* what to read of it, and its memory in the buffer */
 } weight;
 
 static volatile sig_atomic_t interrupted;
@@ -33,34 +34,26 @@ static int by_name(const void* left, const void* right) {
   return order != 0 ? order : (a->name_length > b->name_length) - (a->name_length < b->name_length);
 }
 
-static safetensors_request request_of(const safetensors_tensor* tensor, const safetensors_dim* rows) {
-  safetensors_request request = SAFETENSORS_REQUEST_INIT;
-  if (tensor->rank >= 2) request.slice = rows, request.slice_count = 1;
-  if (tensor->dtype == SAFETENSORS_DTYPE_F16 || tensor->dtype == SAFETENSORS_DTYPE_BF16)
-    request.cast = SAFETENSORS_DTYPE_F32;
-  return request;
-}
-
-/* Where the buffer begins in memory that has ALIGNMENT bytes more. C11's aligned_alloc() is not on every system. */
-static unsigned char* aligned(void* memory) {
-  return (unsigned char*)memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
-}
-
 /* Fills `weights`, sorted, and `*memory`, which contains the buffer. The caller frees it, after an error too. */
 static safetensors_status load(const safetensors_model* model, const safetensors_dim* rows, const char* path,
                                weight* weights, uint64_t count, void** memory, safetensors_error* error) {
-  uint64_t size = 0;
-  for (uint64_t i = 0; i < count; ++i)
+  uint64_t size = 0, nbytes;
+  for (uint64_t i = 0; i < count; ++i) {
+    weights[i].tensor = (safetensors_tensor)SAFETENSORS_TENSOR_INIT;
     if (safetensors_model_get_tensor(model, i, &weights[i].tensor, error)) return error->code;
+  }
   qsort(weights, (size_t)count, sizeof *weights, by_name);
   for (uint64_t i = 0; i < count; ++i) {
     const safetensors_tensor* tensor = &weights[i].tensor;
-    const safetensors_request request = request_of(tensor, rows);
-    if (safetensors_model_measure(model, tensor->name, tensor->name_length, &request, NULL, 0, NULL, &weights[i].nbytes,
-                                  error))
+    safetensors_request request = SAFETENSORS_REQUEST_INIT;
+    if (tensor->rank >= 2) request.slice = rows, request.slice_count = 1;
+    if (tensor->dtype == SAFETENSORS_DTYPE_F16 || tensor->dtype == SAFETENSORS_DTYPE_BF16)
+      request.cast = SAFETENSORS_DTYPE_F32;
+    if (safetensors_model_measure(model, tensor->name, tensor->name_length, &request, NULL, 0, NULL, &nbytes, error))
       return error->code;
-    weights[i].offset = size;
-    size += (weights[i].nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    request.destination_size = (size_t)nbytes;
+    weights[i].request = request;
+    size += ALIGNED(nbytes);
   }
   if (size > SIZE_MAX - ALIGNMENT || !(*memory = malloc((size_t)size + ALIGNMENT)))
     return SAFETENSORS_ERROR_OUT_OF_MEMORY;
@@ -70,11 +63,12 @@ static safetensors_status load(const safetensors_model* model, const safetensors
   options.progress = progress;
   options.user = (void*)path;
   safetensors_status status = safetensors_plan_create(&plan, error);
-  for (uint64_t i = 0; i < count && !status; ++i) {
-    safetensors_request request = request_of(&weights[i].tensor, rows);
-    request.destination = aligned(*memory) + weights[i].offset;
-    request.destination_size = (size_t)weights[i].nbytes;
-    status = safetensors_plan_add(plan, model, weights[i].tensor.name, weights[i].tensor.name_length, &request, error);
+  /* The buffer begins inside the memory: C11's aligned_alloc() is not on every system. */
+  unsigned char* next = (unsigned char*)ALIGNED((uintptr_t)*memory);
+  for (weight* each = weights; each < weights + count && !status; ++each) {
+    each->request.destination = next;
+    next += ALIGNED(each->request.destination_size);
+    status = safetensors_plan_add(plan, model, each->tensor.name, each->tensor.name_length, &each->request, error);
   }
   if (!status) status = safetensors_plan_execute(plan, &options, NULL, 0, NULL, error);
   safetensors_plan_free(plan);
@@ -82,10 +76,11 @@ static safetensors_status load(const safetensors_model* model, const safetensors
 }
 
 static void print(const weight* each, const unsigned char* buffer) {
+  const unsigned char* bytes = each->request.destination;
   uint32_t hash = 2166136261U;
-  for (uint64_t i = 0; i < each->nbytes; ++i) hash = (hash ^ buffer[each->offset + i]) * 16777619U;
-  printf("%.*s %llu %llu %u\n", (int)each->tensor.name_length, each->tensor.name, (unsigned long long)each->offset,
-         (unsigned long long)each->nbytes, hash);
+  for (size_t i = 0; i < each->request.destination_size; ++i) hash = (hash ^ bytes[i]) * 16777619U;
+  printf("%.*s %zu %zu %u\n", (int)each->tensor.name_length, each->tensor.name, (size_t)(bytes - buffer),
+         each->request.destination_size, hash);
 }
 
 int main(int argc, char** argv) {
@@ -101,15 +96,10 @@ int main(int argc, char** argv) {
   if (!status) status = safetensors_model_get_info(model, &info, &error);
   if (!status && !(weights = calloc((size_t)info.tensor_count + 1, sizeof *weights)))
     status = SAFETENSORS_ERROR_OUT_OF_MEMORY;
-  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) weights[i].tensor.struct_size = sizeof weights[i].tensor;
   if (!status) status = load(model, &rows, argv[1], weights, info.tensor_count, &memory, &error);
-  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) print(&weights[i], aligned(memory));
-  if (status) {
-    char text[1200];
-    if (error.message[0] == '\0') snprintf(error.message, sizeof error.message, "%s", safetensors_status_name(status));
-    safetensors_error_text(&error, text, sizeof text);
-    fprintf(stderr, "%s\n", text);
-  }
+  for (uint64_t i = 0; i < info.tensor_count && !status; ++i) print(&weights[i], weights->request.destination);
+  char text[1200] = "";
+  if (status) safetensors_error_text(&error, text, sizeof text), fprintf(stderr, "%s\n", text[0] ? text : "no memory");
   free(memory);
   free(weights);
   safetensors_model_free(model);

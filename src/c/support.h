@@ -9,9 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,9 +29,6 @@ struct safetensors_model {
     return file ? std::span<const safetensors::File>(&*file, 1)
                 : std::span<const safetensors::File>(checkpoint->files());
   }
-  [[nodiscard]] safetensors::Result<safetensors::Tensor> tensor(std::string_view name) const {
-    return file ? file->tensor(name) : checkpoint->tensor(name);
-  }
 
   std::optional<safetensors::File> file;
   std::optional<safetensors::Checkpoint> checkpoint;
@@ -44,103 +39,123 @@ struct safetensors_array {
 
 namespace safetensors::c {
 
-// Fills the error of the caller, which may be NULL, and returns the status.
-safetensors_status report(const Error& error, safetensors_error* out) noexcept;
-safetensors_status report_success(safetensors_error* out) noexcept;
-safetensors_status report_out_of_memory(safetensors_error* out) noexcept;
-
 using base::make_error;
-[[nodiscard]] Error invalid_argument(std::string message);
-// Error not_found if the index is not below count.
-[[nodiscard]] Status check_index(const char* what, std::uint64_t index, std::uint64_t count);
 
-// Runs body, which returns a Status. Reports this Status or the exception that body throws.
-template <class Body>
-safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
-  return base::caught_all(
-      [&] {
-        const Status status = std::forward<Body>(body)();
-        return status ? report_success(out) : report(status.error(), out);
-      },
-      [&] { return report_out_of_memory(out); });  // bad_alloc, and length_error for a count that no memory could hold
-}
+// Fills the error of the caller, which may be NULL, and returns the status. An empty Error is a success.
+safetensors_status report(const Error& error, safetensors_error* out) noexcept;
 
-// Sets results to the values that they have on failure. Call this before all checks.
-template <class... T>
-void clear(T*... results) noexcept {
-  ((results ? static_cast<void>(*results = T{}) : static_cast<void>(0)), ...);
-}
-
-struct Required {
-  bool given;
-  const char* name;
-  template <class T>
-  Required(T* pointer, const char* argument) noexcept : given(pointer != nullptr), name(argument) {}
-};
-
-// Error invalid_argument for the first pointer that is NULL.
-[[nodiscard]] Status require(std::initializer_list<Required> arguments);
-
-// An array of count elements. The pointer may be NULL only if count is 0.
-template <class T>
-[[nodiscard]] Result<std::span<const T>> list_of(const T* pointer, std::size_t count, const char* name) {
-  if (!pointer && count != 0)
-    return invalid_argument(std::string("argument ") + name + " is NULL, its length " + std::to_string(count));
-  return std::span<const T>(pointer, count);
-}
-
-[[nodiscard]] Result<std::string_view> text_of(const char* pointer, std::size_t length, const char* name);
-[[nodiscard]] Result<std::span<const std::byte>> bytes_of(const void* pointer, std::size_t size, const char* name);
-[[nodiscard]] Result<Dtype> dtype_of(safetensors_dtype number);
-[[nodiscard]] Result<Slice> slice_of(const safetensors_dim* dims, std::size_t count);
-// The tensor with this name in a model that may be NULL. argument: the parameter that has the name.
-[[nodiscard]] Result<Tensor> tensor_of(const safetensors_model* model, const char* name, std::size_t name_length,
-                                       const char* argument = "name");
-// Error unsupported, unless the reserved member is 0.
-[[nodiscard]] Status check_reserved(std::uint32_t reserved);
-// A member that is an enum with the values 0 to `last`.
-[[nodiscard]] Status check_enum(const char* what, std::int32_t value, std::int32_t last);
-
-// Moves a result into a new handle.
-template <class Handle, class T>
-[[nodiscard]] Status hand_out(Result<T> result, Handle** out) {
-  if (!result) return std::move(result).error();
-  *out = new Handle{*std::move(result)};
-  return {};
-}
-
-// Cuts text to the capacity, at a whole character, and ends it with NUL.
+// Copies text to the capacity, cut at a whole character, and ends it with NUL.
 void copy_text(std::string_view text, char* destination, std::size_t capacity, std::string_view mark) noexcept;
 
-// Copies a growing struct, and checks it as the top of c.h documents. size: that of the struct in ABI version 1.
-[[nodiscard]] Status read_struct(const void* from, void* to, std::size_t size);
-[[nodiscard]] Status check_result_struct(const void* to, std::size_t size);
+// The dtype of the format with this number.
+[[nodiscard]] std::optional<Dtype> known_dtype(safetensors_dtype number) noexcept;
+
+// Writes a result to a growing struct. Its unknown part becomes 0.
 void write_struct(const void* from, void* to, std::size_t size) noexcept;
-
-// Returns the growing struct of options that the caller gave, or all defaults if it is NULL.
-template <class T>
-[[nodiscard]] Result<T> options_of(const T* given) {
-  T options{};
-  options.struct_size = sizeof(T);
-  if (!given) return options;
-  if (Status status = read_struct(given, &options, sizeof(T)); !status) return std::move(status).error();
-  return options;
-}
-
-// Copies a result to a growing struct that begin_struct() accepted.
 template <class T>
 void give_struct(T filled, T* to) noexcept {
   filled.struct_size = to->struct_size;
   write_struct(&filled, to, sizeof(T));
 }
 
-// Checks the struct for a result, and sets all its members to the values that they have on failure.
-template <class T>
-[[nodiscard]] Status begin_struct(T* to, const char* name) {
-  if (Status status = require({{to, name}}); !status) return status;
-  if (Status status = check_result_struct(to, sizeof(T)); !status) return status;
-  give_struct(T{}, to);
-  return {};
+// One call of the C interface, and its first error. Each function checks or takes an argument. After an error, it does
+// nothing and returns an empty value.
+class Call {
+ public:
+  [[nodiscard]] bool ok() const noexcept { return status_.ok(); }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+  void fail(Error error) noexcept {
+    if (ok()) status_ = std::move(error);
+  }
+  void invalid(std::string message) noexcept { fail(make_error(Errc::invalid_argument, std::move(message))); }
+  void check(Status status) noexcept {
+    if (!status) fail(std::move(status).error());
+  }
+  template <class T>
+  [[nodiscard]] T value(Result<T> result) {
+    if (result) return *std::move(result);
+    fail(std::move(result).error());
+    return T();
+  }
+
+  // An argument that must not be NULL.
+  void require(const void* pointer, const char* name);
+  // A result that may be NULL, or must not be. Call this before all checks, because a result is empty after a failure.
+  template <class T>
+  static void clear(T* result) noexcept {
+    if (result) *result = T{};
+  }
+  template <class T>
+  void result(T* result, const char* name) {
+    clear(result);
+    require(result, name);
+  }
+  // A growing struct for a result: sets all its members to the values that they have on failure.
+  template <class T>
+  void result_struct(T* to, const char* name) {
+    require(to, name);
+    if (ok()) check_struct(to, sizeof(T));
+    if (ok()) give_struct(T{}, to);
+  }
+  // The growing struct of options that the caller gave, or all defaults if it is NULL.
+  template <class T>
+  [[nodiscard]] T options(const T* given) {
+    T options{};
+    options.struct_size = sizeof(T);
+    if (given && ok()) read_struct(given, &options, sizeof(T));
+    return options;
+  }
+
+  // `count` elements. The pointer may be NULL only if count is 0.
+  template <class T>
+  [[nodiscard]] std::span<T> list(T* pointer, std::size_t count, const char* name) {
+    if (!pointer && count != 0)
+      invalid(std::string("argument ") + name + " is NULL, its length " + std::to_string(count));
+    if (count > PTRDIFF_MAX / sizeof(T)) fail(base::out_of_memory());
+    return ok() ? std::span<T>(pointer, count) : std::span<T>();
+  }
+  [[nodiscard]] Span<const std::byte> bytes(const void* pointer, std::size_t size, const char* name) {
+    return list(static_cast<const std::byte*>(pointer), size, name);
+  }
+  [[nodiscard]] std::string_view text(const char* pointer, std::size_t length, const char* name);
+  [[nodiscard]] Dtype dtype(safetensors_dtype number);
+  [[nodiscard]] Slice slice(const safetensors_dim* dims, std::size_t count);
+  // The tensor with this name. argument: the parameter that has the name.
+  [[nodiscard]] std::optional<Tensor> tensor(const safetensors_model* model, const char* name, std::size_t name_length,
+                                             const char* argument = "name");
+  // An index below `count`.
+  void index(const char* what, std::uint64_t index, std::uint64_t count);
+  // A reserved member: 0.
+  void reserved(std::uint32_t given);
+  // A member that is an enum with the values 0 to `last`.
+  void enumerator(const char* what, std::int32_t value, std::int32_t last);
+
+  // Moves a result into a new handle.
+  template <class Handle, class T>
+  void give(Result<T> result, Handle** out) {
+    if (!result) return fail(std::move(result).error());
+    *out = new Handle{*std::move(result)};
+  }
+
+ private:
+  void check_struct(const void* given, std::size_t size);
+  void read_struct(const void* from, void* to, std::size_t size);
+
+  Status status_;
+};
+
+// Runs body with a Call, and reports its error or the exception that body throws: bad_alloc, or length_error for a
+// count that no memory could hold.
+template <class Body>
+safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
+  return base::caught_all(
+      [&] {
+        Call call;
+        std::forward<Body>(body)(call);
+        return call.ok() ? report({}, out) : report(call.status().error(), out);
+      },
+      [&] { return report(base::out_of_memory(), out); });
 }
 
 // A callback of the caller, or none. Its result is true as long as it returns 0.

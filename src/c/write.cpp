@@ -15,54 +15,29 @@ struct safetensors_writer {
 };
 
 namespace {
-using safetensors::CheckpointLayoutOptions;
-using safetensors::CheckpointTensor;
-using safetensors::CheckpointWriter;
-using safetensors::Durability;
-using safetensors::LayoutOptions;
-using safetensors::MetadataPairs;
-using safetensors::Result;
-using safetensors::Status;
-using safetensors::TensorData;
-using safetensors::WriteOptions;
-using safetensors::Writer;
+using namespace safetensors;
 using namespace safetensors::c;
 
-static_assert(SAFETENSORS_DURABILITY_FULL == static_cast<int>(Durability::full));
-static_assert(SAFETENSORS_DURABILITY_FILE == static_cast<int>(Durability::file));
-static_assert(SAFETENSORS_DURABILITY_NONE == static_cast<int>(Durability::none));
-
-Result<TensorData> tensor_data_of(const safetensors_tensor_data& given, bool with_bytes) {
-  auto name = text_of(given.name, given.name_length, "name");
-  if (!name) return std::move(name).error();
-  auto dtype = dtype_of(given.dtype);
-  if (!dtype) return std::move(dtype).error();
-  auto shape = list_of(given.shape, given.rank, "shape");
-  if (!shape) return std::move(shape).error();
-  auto bytes = with_bytes ? bytes_of(given.data, given.size, "data") : bytes_of(nullptr, 0, "data");
-  if (!bytes) return std::move(bytes).error();
-  if (Status status = check_reserved(given.reserved); !status) return std::move(status).error();
+TensorData tensor_data_of(Call& call, const safetensors_tensor_data& given, bool with_bytes) {
   TensorData data;
-  data.name = *name;
-  data.dtype = *dtype;
-  data.shape = *shape;
-  data.bytes = *bytes;
+  data.name = call.text(given.name, given.name_length, "name");
+  data.dtype = call.dtype(given.dtype);
+  data.shape = call.list(given.shape, given.rank, "shape");
+  if (with_bytes) data.bytes = call.bytes(given.data, given.size, "data");
+  call.reserved(given.reserved);
   return data;
 }
 
-Result<std::vector<TensorData>> tensors_of(const safetensors_tensor_data* tensors, std::size_t count, bool with_bytes) {
-  auto given = list_of(tensors, count, "tensors");
-  if (!given) return std::move(given).error();
+std::vector<TensorData> tensors_of(Call& call, const safetensors_tensor_data* tensors, std::size_t count,
+                                   bool with_bytes) {
   std::vector<TensorData> result;
-  result.reserve(count);
-  for (const safetensors_tensor_data& each : *given) {
-    auto tensor = tensor_data_of(each, with_bytes);
-    if (!tensor) {
-      safetensors::Error error = std::move(tensor).error();
-      error.message = "tensor " + std::to_string(result.size()) + ": " + error.message;
-      return error;
-    }
-    result.push_back(*tensor);
+  for (const safetensors_tensor_data& each : call.list(tensors, count, "tensors")) {
+    Call one;
+    result.push_back(tensor_data_of(one, each, with_bytes));
+    if (one.ok()) continue;
+    Error error = one.status().error();
+    error.message = "tensor " + std::to_string(result.size() - 1) + ": " + error.message;
+    call.fail(std::move(error));
   }
   return result;
 }
@@ -72,23 +47,9 @@ struct Options {
   std::uint64_t max_shard_size = 0;  // 0: a file
   bool edit_in_place = false;
   LayoutOptions layout;
-  safetensors::CheckpointLayoutOptions split;
-  safetensors::CheckpointWriteOptions write;
+  CheckpointLayoutOptions split;
+  CheckpointWriteOptions write;
 };
-
-Status take_metadata(CheckpointLayoutOptions& options, const safetensors_metadata* metadata, std::size_t count) {
-  auto given = list_of(metadata, count, "metadata");
-  if (!given) return std::move(given).error();
-  options.metadata_present = metadata != nullptr;
-  for (const safetensors_metadata& each : *given) {
-    auto key = text_of(each.key, each.key_length, "key");
-    if (!key) return std::move(key).error();
-    auto value = text_of(each.value, each.value_length, "value");
-    if (!value) return std::move(value).error();
-    options.metadata.emplace_back(*key, *value);
-  }
-  return {};
-}
 
 // The metadata for functions that take nullopt for none.
 std::optional<MetadataPairs> metadata_of(const CheckpointLayoutOptions& options) {
@@ -96,39 +57,38 @@ std::optional<MetadataPairs> metadata_of(const CheckpointLayoutOptions& options)
   return options.metadata;
 }
 
-Result<Options> write_options_of(const safetensors_write_options* given) {
-  auto options = options_of(given);
-  if (!options) return std::move(options).error();
-  if (Status status = check_enum("durability", options->durability, SAFETENSORS_DURABILITY_NONE); !status)
-    return std::move(status).error();
+Options write_options_of(Call& call, const safetensors_write_options* given) {
+  const safetensors_write_options options = call.options(given);
+  call.enumerator("durability", options.durability, SAFETENSORS_DURABILITY_NONE);
   Options made;
-  if (Status status = take_metadata(made.split, options->metadata, options->metadata_count); !status)
-    return std::move(status).error();
-  made.max_shard_size = options->max_shard_size;
-  made.edit_in_place = options->edit_in_place != 0;
-  made.layout.data_alignment = options->data_alignment;
-  made.layout.metadata_slack = options->metadata_slack;
+  made.split.metadata_present = options.metadata != nullptr;
+  for (const safetensors_metadata& each : call.list(options.metadata, options.metadata_count, "metadata"))
+    made.split.metadata.emplace_back(call.text(each.key, each.key_length, "key"),
+                                     call.text(each.value, each.value_length, "value"));
+  made.max_shard_size = options.max_shard_size;
+  made.edit_in_place = options.edit_in_place != 0;
+  made.layout.data_alignment = options.data_alignment;
+  made.layout.metadata_slack = options.metadata_slack;
   WriteOptions& write = made.write.write;
-  write.durability = static_cast<Durability>(options->durability);
-  write.in_place_if_no_rename = options->in_place_if_no_rename != 0;
-  write.progress = progress_of(options->progress, options->user);
-  write.new_file = made.max_shard_size == 0 && options->new_only != 0;
-  made.write.new_folder = options->new_only != 0;
-  made.write.remove_old_files = options->keep_old_files == 0;
-  made.split.max_shard_size = options->max_shard_size;
-  if (options->stem) made.split.stem = options->stem;
+  write.durability = static_cast<Durability>(options.durability);
+  write.in_place_if_no_rename = options.in_place_if_no_rename != 0;
+  write.progress = progress_of(options.progress, options.user);
+  write.new_file = made.max_shard_size == 0 && options.new_only != 0;
+  made.write.new_folder = options.new_only != 0;
+  made.write.remove_old_files = options.keep_old_files == 0;
+  made.split.max_shard_size = options.max_shard_size;
+  if (options.stem) made.split.stem = options.stem;
   made.split.layout = made.layout;
   return made;
 }
 
-Result<Writer> create_file(const char* path, const std::vector<TensorData>& tensors, const Options& options) {
-  safetensors::HeaderBuilder builder;
-  for (const TensorData& each : tensors)
-    if (Status status = builder.add(each.name, each.dtype, each.shape); !status) return std::move(status).error();
-  if (options.split.metadata_present)
-    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
-  for (const auto& [key, value] : options.split.metadata)
-    if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
+Result<Writer> create_file(Call& call, const char* path, const std::vector<TensorData>& tensors,
+                           const Options& options) {
+  HeaderBuilder builder;
+  for (const TensorData& each : tensors) call.check(builder.add(each.name, each.dtype, each.shape));
+  if (options.split.metadata_present) call.check(builder.metadata_present());
+  for (const auto& [key, value] : options.split.metadata) call.check(builder.metadata(key, value));
+  if (!call.ok()) return call.status().error();
   auto header = builder.build(options.layout);
   if (!header) return std::move(header).error();
   return Writer::create(path, *header, options.write.write);
@@ -136,22 +96,18 @@ Result<Writer> create_file(const char* path, const std::vector<TensorData>& tens
 
 Result<CheckpointWriter> create_model(const char* path, const std::vector<TensorData>& tensors,
                                       const Options& options) {
-  std::vector<CheckpointTensor> list(tensors.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    list[i].name = tensors[i].name;
-    list[i].dtype = tensors[i].dtype;
-    list[i].shape = tensors[i].shape;
-  }
-  auto layout = safetensors::CheckpointLayout::make(list, options.split);
+  std::vector<CheckpointTensor> list;
+  for (const TensorData& each : tensors) list.push_back({each.name, each.dtype, each.shape});
+  auto layout = CheckpointLayout::make(list, options.split);
   if (!layout) return std::move(layout).error();
   return CheckpointWriter::create(path, *layout, options.write);
 }
 
-// Calls a function of the writer in the handle.
-template <class Call>
-Status with(safetensors_writer* writer, Call&& call) {
-  if (Status status = require({{writer, "writer"}}); !status) return status;
-  return writer->file ? call(*writer->file) : call(*writer->model);
+// Calls a function of the writer in the handle, if all arguments are right.
+template <class Function>
+void use(Call& call, safetensors_writer* writer, Function&& function) {
+  call.require(writer, "writer");
+  if (call.ok()) call.check(writer->file ? function(*writer->file) : function(*writer->model));
 }
 
 }  // namespace
@@ -160,78 +116,67 @@ extern "C" {
 
 safetensors_status safetensors_save(const char* path, const safetensors_tensor_data* tensors, size_t tensor_count,
                                     const safetensors_write_options* options, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}}); !status) return status;
-    auto given = tensors_of(tensors, tensor_count, true);
-    if (!given) return std::move(given).error();
-    auto how = write_options_of(options);
-    if (!how) return std::move(how).error();
-    if (how->max_shard_size == 0)
-      return safetensors::save(path, *given, metadata_of(how->split), how->write.write, how->layout);
-    const std::vector<safetensors::NamedTensor> named(given->begin(), given->end());
-    return safetensors::save_checkpoint(path, named, how->split, how->write);
+  return guarded(error, [&](Call& call) {
+    call.require(path, "path");
+    const auto given = tensors_of(call, tensors, tensor_count, true);
+    const Options how = write_options_of(call, options);
+    if (!call.ok()) return;
+    if (how.max_shard_size == 0)
+      return call.check(save(path, given, metadata_of(how.split), how.write.write, how.layout));
+    const std::vector<NamedTensor> named(given.begin(), given.end());
+    call.check(save_checkpoint(path, named, how.split, how.write));
   });
 }
 
 safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors, size_t tensor_count,
                                          const safetensors_write_options* options, safetensors_array** file,
                                          safetensors_error* error) {
-  clear(file);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{file, "file"}}); !status) return status;
-    auto given = tensors_of(tensors, tensor_count, true);
-    if (!given) return std::move(given).error();
-    auto how = write_options_of(options);
-    if (!how) return std::move(how).error();
-    if (how->max_shard_size != 0) return invalid_argument("max_shard_size is not 0, but there is one file");
-    auto bytes = safetensors::serialize(*given, metadata_of(how->split), how->layout);
-    if (!bytes) return std::move(bytes).error();
-    const auto owner = std::make_shared<safetensors::Serialized>(*std::move(bytes));
-    *file = new safetensors_array{safetensors::Array(safetensors::Dtype::U8, safetensors::Shape{owner->size},
-                                                     {owner->data.get(), owner->size}, owner,
-                                                     safetensors::MemoryKind::owned)};
-    return {};
+  return guarded(error, [&](Call& call) {
+    call.result(file, "file");
+    const auto given = tensors_of(call, tensors, tensor_count, true);
+    const Options how = write_options_of(call, options);
+    if (how.max_shard_size != 0) call.invalid("max_shard_size is not 0, but there is one file");
+    if (!call.ok()) return;
+    auto bytes = serialize(given, metadata_of(how.split), how.layout);
+    if (!bytes) return call.fail(std::move(bytes).error());
+    const auto owner = std::make_shared<Serialized>(*std::move(bytes));
+    *file = new safetensors_array{
+        Array(Dtype::U8, Shape{owner->size}, {owner->data.get(), owner->size}, owner, MemoryKind::owned)};
   });
 }
 
 safetensors_status safetensors_edit_metadata(const char* path, const safetensors_metadata* edits, size_t edit_count,
                                              const safetensors_write_options* options, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}}); !status) return status;
-    auto given = list_of(edits, edit_count, "edits");
-    if (!given) return std::move(given).error();
-    auto how = write_options_of(options);
-    if (!how) return std::move(how).error();
-    std::vector<safetensors::MetadataEdit> list;
-    list.reserve(edit_count);
-    for (const safetensors_metadata& each : *given) {
-      auto key = text_of(each.key, each.key_length, "key");
-      if (!key) return std::move(key).error();
-      auto value = text_of(each.value, each.value ? each.value_length : 0, "value");
-      if (!value) return std::move(value).error();
-      list.push_back({std::string(*key), each.value ? std::optional<std::string>(*value) : std::nullopt});
+  return guarded(error, [&](Call& call) {
+    call.require(path, "path");
+    const Options how = write_options_of(call, options);
+    std::vector<MetadataEdit> list;
+    for (const safetensors_metadata& each : call.list(edits, edit_count, "edits")) {
+      auto& [key, value] = list.emplace_back();
+      key = call.text(each.key, each.key_length, "key");
+      if (each.value) value = call.text(each.value, each.value_length, "value");
     }
-    safetensors::EditOptions edit;
-    edit.in_place = how->edit_in_place;
-    edit.metadata_slack = how->layout.metadata_slack;
-    edit.write = how->write.write;
+    if (!call.ok()) return;
+    EditOptions edit;
+    edit.in_place = how.edit_in_place;
+    edit.metadata_slack = how.layout.metadata_slack;
+    edit.write = how.write.write;
     edit.write.new_file = false;
-    return safetensors::edit_metadata(path, list, edit);
+    call.check(edit_metadata(path, list, edit));
   });
 }
 
 safetensors_status safetensors_writer_create(const char* path, const safetensors_tensor_data* tensors,
                                              size_t tensor_count, const safetensors_write_options* options,
                                              safetensors_writer** writer, safetensors_error* error) {
-  clear(writer);
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{path, "path"}, {writer, "writer"}}); !status) return status;
-    auto given = tensors_of(tensors, tensor_count, false);
-    if (!given) return std::move(given).error();
-    auto how = write_options_of(options);
-    if (!how) return std::move(how).error();
-    if (how->max_shard_size == 0) return hand_out(create_file(path, *given, *how), writer);
-    return hand_out(create_model(path, *given, *how), writer);
+  return guarded(error, [&](Call& call) {
+    call.result(writer, "writer");
+    call.require(path, "path");
+    const auto given = tensors_of(call, tensors, tensor_count, false);
+    const Options how = write_options_of(call, options);
+    if (!call.ok()) return;
+    if (how.max_shard_size == 0) return call.give(create_file(call, path, given, how), writer);
+    call.give(create_model(path, given, how), writer);
   });
 }
 
@@ -241,44 +186,37 @@ void safetensors_writer_free(safetensors_writer* writer) {
 
 safetensors_status safetensors_writer_write(safetensors_writer* writer, const char* name, size_t name_length,
                                             uint64_t offset, const void* data, size_t size, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto bytes = bytes_of(data, size, "data");
-    if (!bytes) return std::move(bytes).error();
-    return with(writer, [&](auto& to) { return to.write(*text, offset, *bytes); });
+  return guarded(error, [&](Call& call) {
+    const std::string_view text = call.text(name, name_length, "name");
+    const auto bytes = call.bytes(data, size, "data");
+    use(call, writer, [&](auto& to) { return to.write(text, offset, bytes); });
   });
 }
 
 safetensors_status safetensors_writer_write_slice(safetensors_writer* writer, const char* name, size_t name_length,
                                                   const safetensors_dim* slice, size_t slice_count, const void* data,
                                                   size_t size, safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto bytes = bytes_of(data, size, "data");
-    if (!bytes) return std::move(bytes).error();
-    auto part = slice_of(slice, slice_count);
-    if (!part) return std::move(part).error();
-    return with(writer, [&](auto& to) { return to.write_slice(*text, *part, *bytes); });
+  return guarded(error, [&](Call& call) {
+    const std::string_view text = call.text(name, name_length, "name");
+    const auto bytes = call.bytes(data, size, "data");
+    const Slice part = call.slice(slice, slice_count);
+    use(call, writer, [&](auto& to) { return to.write_slice(text, part, bytes); });
   });
 }
 
 safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name, size_t name_length,
                                            const safetensors_model* model, const char* from, size_t from_length,
                                            safetensors_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (Status status = require({{writer, "writer"}}); !status) return status;
-    auto text = text_of(name, name_length, "name");
-    if (!text) return std::move(text).error();
-    auto tensor = tensor_of(model, from, from_length, "from");
-    if (!tensor) return std::move(tensor).error();
-    return with(writer, [&](auto& to) { return to.copy(*text, *tensor); });
+  return guarded(error, [&](Call& call) {
+    call.require(writer, "writer");
+    const std::string_view text = call.text(name, name_length, "name");
+    const auto tensor = call.tensor(model, from, from_length, "from");
+    use(call, writer, [&](auto& to) { return to.copy(text, *tensor); });
   });
 }
 
 safetensors_status safetensors_writer_commit(safetensors_writer* writer, safetensors_error* error) {
-  return guarded(error, [&]() -> Status { return with(writer, [](auto& to) { return to.commit(); }); });
+  return guarded(error, [&](Call& call) { use(call, writer, [](auto& to) { return to.commit(); }); });
 }
 
 }  // extern "C"

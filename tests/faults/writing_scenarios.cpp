@@ -176,38 +176,38 @@ struct Together {
 };
 
 template <class Kept, class T>
-Status keep(Kept& kept, Result<T> result) {
-  if (!result) return std::move(result).error();
+void keep(c::Call& call, Kept& kept, Result<T> result) {
+  if (!result) return call.fail(std::move(result).error());
   kept = *std::move(result);
-  return {};
 }
 
 safetensors_status create(Together* all, const char* folder, safetensors_error* error) {
-  return c::guarded(error, [&] {
-    return keep(all->creator, CheckpointWriter::create(std::string_view(folder), *all->layout, {.shared = true}));
+  return c::guarded(error, [&](c::Call& call) {
+    keep(call, all->creator, CheckpointWriter::create(std::string_view(folder), *all->layout, {.shared = true}));
   });
 }
 safetensors_status get_ticket(Together* all, safetensors_error* error) {
-  return c::guarded(error, [&] { return keep(all->ticket, all->creator->ticket()); });
+  return c::guarded(error, [&](c::Call& call) { keep(call, all->ticket, all->creator->ticket()); });
 }
 safetensors_status join(Together* all, safetensors_error* error) {
-  return c::guarded(error, [&] { return keep(all->joined, CheckpointWriter::join(all->ticket, *all->layout)); });
+  return c::guarded(error,
+                    [&](c::Call& call) { keep(call, all->joined, CheckpointWriter::join(all->ticket, *all->layout)); });
 }
 safetensors_status get_receipt(Together* all, safetensors_error* error) {
-  return c::guarded(error, [&] { return keep(all->receipt, all->joined->receipt()); });
+  return c::guarded(error, [&](c::Call& call) { keep(call, all->receipt, all->joined->receipt()); });
 }
 safetensors_status accept_receipt(Together* all, safetensors_error* error) {
-  return c::guarded(error, [&] { return all->creator->accept(all->receipt); });
+  return c::guarded(error, [&](c::Call& call) { call.check(all->creator->accept(all->receipt)); });
 }
 safetensors_status commit(Together* all, safetensors_error* error) {
-  return c::guarded(error, [&] { return all->creator->commit(); });
+  return c::guarded(error, [&](c::Call& call) { call.check(all->creator->commit()); });
 }
 // The joined writer writes u in two slices, the creator t at once.
 safetensors_status write_part(Together* all, std::uint64_t part, const Contents* from, safetensors_error* error) {
-  return c::guarded(error, [&] {
+  return c::guarded(error, [&](c::Call& call) {
     const auto bytes = std::as_bytes(std::span(from->bytes));
-    if (part == 2) return all->creator->write("t", 0, bytes);
-    return all->joined->write_slice("u", Slice::shard(0, part, 2), bytes.subspan(200 * part, 200));
+    call.check(part == 2 ? all->creator->write("t", 0, bytes)
+                         : all->joined->write_slice("u", Slice::shard(0, part, 2), bytes.subspan(200 * part, 200)));
   });
 }
 
