@@ -16,8 +16,10 @@
 #include "os/parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
+#include <iterator>
 
 namespace safetensors::cli {
 namespace {
@@ -53,35 +55,38 @@ class ChunkTasks final : public os::Tasks {
   base::Cancellation cancellation_{show_};
 };
 
-// The float dtype of a component.
-Dtype part_of(Dtype dtype) noexcept {
-  return dtype == Dtype::C64 ? Dtype::F32 : dtype;
+// The values of a dtype of at most 8 bits, by code.
+const std::array<double, 256>& values_of(Dtype dtype) noexcept {
+  static const auto tables = [] {
+    std::array<std::array<double, 256>, 23> made = {};
+    for (const Dtype one : all_dtypes()) {
+      for (unsigned code = 0; bits(one) <= 8 && code < 1U << bits(one); ++code) {
+        double& value = made[static_cast<std::size_t>(one)][code];
+        value = is_signed_integer(one) ? static_cast<std::int8_t>(code)
+                : is_integer(one)      ? code
+                                       : static_cast<double>(to_float(one, static_cast<std::uint16_t>(code)));
+      }
+    }
+    return made;
+  }();
+  return tables[static_cast<std::size_t>(dtype)];
 }
 
-void integers_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
-  const unsigned width = bits(dtype);
-  const bool with_sign = is_signed_integer(dtype);
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::uint64_t found = bits_at(bytes, i, width);
-    const auto extended = static_cast<std::int64_t>(found << (64 - width)) >> (64 - width);
-    numbers[i] = with_sign ? static_cast<double>(extended) : static_cast<double>(found);
+// dtype: F32, or a float that is exact in F32.
+void floats_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
+  float block[512];
+  for (std::size_t at = 0; at < numbers.size(); at += std::size(block)) {
+    const std::size_t count = std::min(std::size(block), numbers.size() - at);
+    format::cast(dtype, bytes.data() + at * bits(dtype) / 8, Dtype::F32, reinterpret_cast<std::byte*>(block), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if constexpr (std::endian::native == std::endian::little) {
+        numbers[at + i] = static_cast<double>(block[i]);
+      } else {
+        const std::uint64_t found = bits_at(std::as_bytes(std::span(block)), i, 32);
+        numbers[at + i] = static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(found)));
+      }
+    }
   }
-}
-
-void cast_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
-  auto* const out = reinterpret_cast<std::byte*>(numbers.data());
-  format::cast(dtype, bytes.data(), Dtype::F64, out, numbers.size());
-  if constexpr (std::endian::native != std::endian::little) {
-    for (double& number : numbers)
-      number = std::bit_cast<double>(base::load_u64(reinterpret_cast<const std::byte*>(&number)));
-  }
-}
-
-void look_up(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
-  double values[64];
-  const unsigned width = bits(dtype);  // at most 6
-  for (std::uint16_t code = 0; code < 1U << width; ++code) values[code] = static_cast<double>(to_float(dtype, code));
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = values[bits_at(bytes, i, width)];
 }
 
 }  // namespace
@@ -108,13 +113,28 @@ Status for_each_chunk(std::span<const Chunk> chunks, Console& console,
 }
 
 void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
-  if (is_integer(dtype)) return integers_to_double(dtype, bytes, numbers);
-  if (bits(dtype) < 8) return look_up(dtype, bytes, numbers);
-  cast_to_double(part_of(dtype), bytes, numbers);
+  const unsigned width = bits(dtype);
+  if (width > 8 && dtype != Dtype::F64 && !is_integer(dtype))
+    return floats_to_double(dtype == Dtype::C64 ? Dtype::F32 : dtype, bytes, numbers);
+  const std::array<double, 256>& values = values_of(dtype);
+  const bool with_sign = is_signed_integer(dtype);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (width == 8) {
+      numbers[i] = values[std::to_integer<std::size_t>(bytes[i])];
+      continue;
+    }
+    const std::uint64_t found = bits_at(bytes, i, width);
+    const auto extended = static_cast<std::int64_t>(found << (64 - width)) >> (64 - width);
+    numbers[i] = width < 8             ? values[found]
+                 : dtype == Dtype::F64 ? std::bit_cast<double>(found)
+                 : with_sign           ? static_cast<double>(extended)
+                                       : static_cast<double>(found);
+  }
 }
 
 bool is_integer(Dtype dtype) noexcept {
-  return bits(dtype) >= 8 && !format::castable(part_of(dtype), Dtype::F64);
+  return is_signed_integer(dtype) || dtype == Dtype::BOOL || dtype == Dtype::U8 || dtype == Dtype::U16 ||
+         dtype == Dtype::U32 || dtype == Dtype::U64;
 }
 
 bool is_signed_integer(Dtype dtype) noexcept {

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
-#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -151,13 +151,15 @@ template <template <class> class Loop, class Vector>
 
 // Counts and removes numbers that are not finite.
 std::span<double> without_specials(std::span<double> numbers, Summary& found) noexcept {
-  const auto end = std::remove_if(numbers.begin(), numbers.end(), [&](double number) {
-    found.nan += std::isnan(number) ? 1 : 0;
-    found.positive_infinity += number == kInfinity ? 1 : 0;
-    found.negative_infinity += number == -kInfinity ? 1 : 0;
-    return !std::isfinite(number);
-  });
-  return numbers.first(static_cast<std::size_t>(end - numbers.begin()));
+  std::size_t kept = 0;
+  for (const double number : numbers) {
+    if (std::isfinite(number)) {
+      numbers[kept++] = number;
+    } else {
+      ++(std::isnan(number) ? found.nan : number > 0 ? found.positive_infinity : found.negative_infinity);
+    }
+  }
+  return numbers.first(kept);
 }
 
 // The numbers of a chunk by sign and by power of two, in steps of it from the smallest subnormal number on.
@@ -170,14 +172,12 @@ class Exponents {
       ++counts_[(bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64)];
     }
   }
-  void move_to(std::map<int, StatsBin>& bins) {
+  void add_to(std::map<int, StatsBin>& bins) const {
     for (std::size_t field = 1; field < kFields; ++field) {  // 0: zeros
-      std::uint64_t& positive = counts_[field];
-      std::uint64_t& negative = counts_[field + kFields];
-      if (positive + negative == 0) continue;
+      if (counts_[field] + counts_[field + kFields] == 0) continue;
       StatsBin& bin = bins[static_cast<int>(field) - 64 - 1023];
-      bin.positive += std::exchange(positive, 0);
-      bin.negative += std::exchange(negative, 0);
+      bin.positive += counts_[field];
+      bin.negative += counts_[field + kFields];
     }
   }
 
@@ -216,77 +216,33 @@ template <class Vector>
   return found;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+// Windows aligns no stack to 32 bytes for GCC (GCC bug 54412).
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(_WIN32)
 // The same results, computed faster.
-[[gnu::target("avx2")]] Summary summarize_avx2(std::span<double> numbers, Exponents* exponents) {
+[[gnu::target("avx2")]] Summary summarize_avx2(std::span<double> numbers, Exponents* exponents) noexcept {
   return summarize<Four>(numbers, exponents);
 }
+const bool kAvx2 = __builtin_cpu_supports("avx2") != 0;
+#else
+constexpr auto summarize_avx2 = summarize<Two>;
+constexpr bool kAvx2 = false;
 #endif
 
-Summary summary_of(std::span<double> numbers, Exponents* exponents) {
-#if defined(__x86_64__) && defined(__GNUC__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2) return summarize_avx2(numbers, exponents);
-#endif
-  return summarize<Two>(numbers, exponents);
+// Reads a chunk and sums it up. exponents: may be null.
+Result<Summary> summary_of(const Tensor& tensor, const Chunk& chunk, Exponents* exponents) {
+  static thread_local std::vector<std::byte> bytes;  // each thread keeps its memory for the next chunk
+  static thread_local std::vector<double> numbers;
+  static thread_local std::vector<Summary> blocks;
+  if (Status status = read_chunk(tensor, chunk, bytes); !status) return std::move(status).error();
+  const std::size_t components = components_of(tensor.dtype());
+  blocks.clear();
+  for (std::size_t at = 0; at < chunk.count; at += kBlock / components) {
+    numbers.resize(std::min(kBlock, (chunk.count - at) * components));
+    to_double(tensor.dtype(), std::span(bytes).subspan(at * bits(tensor.dtype()) / 8), numbers);
+    blocks.push_back(kAvx2 ? summarize_avx2(numbers, exponents) : summarize<Two>(numbers, exponents));
+  }
+  return combined(blocks);
 }
-
-// Computes the statistics of several tensors.
-class Statistics {
- public:
-  explicit Statistics(bool histogram) : histogram_(histogram) {}
-
-  void add(const Tensor& tensor) {
-    add_chunks(chunks_, found_.size(), tensor.numel(), bits(tensor.dtype()));
-    found_.emplace_back(tensor);
-  }
-  Result<std::vector<TensorStats>> run(Console& console) {
-    summaries_.resize(chunks_.size());
-    const auto work = [this](std::size_t index) { return summarize_chunk(index); };
-    if (Status status = for_each_chunk(chunks_, console, work); !status) return std::move(status).error();
-    for (std::size_t begin = 0, end = 0; begin < chunks_.size(); begin = end) {
-      while (end < chunks_.size() && chunks_[end].item == chunks_[begin].item) ++end;
-      static_cast<Summary&>(found_[chunks_[begin].item]) = combined(std::span(summaries_).subspan(begin, end - begin));
-    }
-    return std::move(found_);
-  }
-
- private:
-  // What a thread needs for a chunk, and keeps for the next one.
-  struct Memory {
-    std::vector<std::byte> bytes;
-    std::vector<double> numbers;
-    std::vector<Summary> blocks;
-    Exponents exponents;
-  };
-
-  Status summarize_chunk(std::size_t index) {
-    static thread_local Memory memory;
-    const Chunk& chunk = chunks_[index];
-    TensorStats& found = found_[chunk.item];
-    const Dtype dtype = found.tensor.dtype();
-    if (Status status = read_chunk(found.tensor, chunk, memory.bytes); !status) return status;
-    const std::size_t components = components_of(dtype);
-    memory.blocks.clear();
-    for (std::size_t at = 0; at < chunk.count; at += kBlock / components) {
-      const std::size_t count = std::min(kBlock / components, chunk.count - at);
-      memory.numbers.resize(count * components);
-      to_double(dtype, std::span(memory.bytes).subspan(at * bits(dtype) / 8), memory.numbers);
-      memory.blocks.push_back(summary_of(memory.numbers, histogram_ ? &memory.exponents : nullptr));
-    }
-    summaries_[index] = combined(memory.blocks);
-    if (!histogram_) return {};
-    const std::lock_guard lock(mutex_);
-    memory.exponents.move_to(found.histogram);
-    return {};
-  }
-
-  const bool histogram_;
-  std::vector<TensorStats> found_;
-  std::vector<Chunk> chunks_;
-  std::vector<Summary> summaries_;  // of the chunks
-  std::mutex mutex_;                // guards the histograms
-};
 
 }  // namespace
 
@@ -303,11 +259,33 @@ double Summary::deviation() const noexcept {
 
 Result<std::vector<TensorStats>> stats(Tensors tensors, bool histogram, Console& console,
                                        const std::function<bool(const TensorInfo&)>& select) {
-  Statistics statistics(histogram);
+  std::vector<TensorStats> found;
+  std::vector<Chunk> chunks;
   for (const Tensor& tensor : tensors) {
-    if (select(tensor.info())) statistics.add(tensor);
+    if (!select(tensor.info())) continue;
+    add_chunks(chunks, found.size(), tensor.numel(), bits(tensor.dtype()));
+    found.emplace_back(tensor);
   }
-  return statistics.run(console);
+  std::vector<Summary> summaries(chunks.size());
+  std::mutex mutex;  // guards the histograms
+  const auto work = [&](std::size_t index) -> Status {
+    std::optional<Exponents> exponents;
+    if (histogram) exponents.emplace();
+    TensorStats& tensor = found[chunks[index].item];
+    const Result<Summary> summary = summary_of(tensor.tensor, chunks[index], exponents ? &*exponents : nullptr);
+    if (!summary) return summary.error();
+    summaries[index] = *summary;
+    if (!exponents) return {};
+    const std::lock_guard lock(mutex);
+    exponents->add_to(tensor.histogram);
+    return {};
+  };
+  if (Status status = for_each_chunk(chunks, console, work); !status) return std::move(status).error();
+  for (std::size_t begin = 0, end = 0; begin < chunks.size(); begin = end) {
+    while (end < chunks.size() && chunks[end].item == chunks[begin].item) ++end;
+    static_cast<Summary&>(found[chunks[begin].item]) = combined(std::span(summaries).subspan(begin, end - begin));
+  }
+  return found;
 }
 
 }  // namespace safetensors::cli
