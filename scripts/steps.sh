@@ -49,11 +49,8 @@ install_python() {
     "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
 }
 
-# build_package TARGETS...: builds library, command and Python package, and installs the package in the environment. Also
-# builds more targets. They are in one option, because pip before 23.1 takes only the last one of several.
+# build_package: builds library, command and Python package, and installs the package in the environment.
 build_package() {
-  local targets
-  targets=$(printf ';%s' safetensors_native safetensors_cli "$@")
   "$environment/bin/pip" install -v --no-compile --no-build-isolation --no-deps --force-reinstall \
-    --config-settings=build-dir="$tree" --config-settings=build.targets="${targets:1}" .
+    --config-settings=build-dir="$tree" "--config-settings=build.targets=safetensors_native;safetensors_cli" .
 }

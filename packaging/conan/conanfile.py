@@ -26,8 +26,7 @@ class SafetensorsConan(ConanFile):
 
     def export_sources(self):
         root = Path(self.recipe_folder) / "../.."
-        for pattern in ("CMakeLists.txt", "VERSION", "LICENSE", "CHANGELOG.md", "cmake/*", "include/*", "src/*", "docs/*",
-                        "scripts/demo.cpp"):
+        for pattern in ("CMakeLists.txt", "VERSION", "LICENSE", "CHANGELOG.md", "cmake/*", "include/*", "src/*", "docs/*"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def validate(self):
