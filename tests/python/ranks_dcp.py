@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import signal
@@ -14,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException, DefaultLoadPlanner
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import LoadItemType, ReadItem
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -201,27 +200,6 @@ def loads_a_model_of_fsdp(folder: Path) -> None:
     save_plain(folder, full)
     dcp.load(cleared(model).state_dict(), storage_reader=StorageReader(folder))
     check_model(model, full)
-
-
-def loads_what_other_ranks_saved(folder: Path) -> None:
-    """Save on N ranks, load on M ranks, for all N and M up to the number of ranks."""
-    counts = [n for n in (1, 2, 4) if n <= dist.get_world_size()]
-    meshes_of = {n: DeviceMesh("cpu", list(range(n))) for n in counts}
-    groups = {n: dist.new_group(list(range(n))) for n in counts}
-    full = {name: t for name, t in whole().items() if t.dim() and t.numel()}
-    for n in counts:
-        if dist.get_rank() < n:
-            writer = HuggingFaceStorageWriter(str(folder / str(n)), save_distributed=True)
-            dcp.save(cut(full, meshes_of[n], n), storage_writer=writer, process_group=groups[n])
-    dist.barrier()
-    for n, m in itertools.product(counts, counts):
-        if dist.get_rank() < m:
-            expected = cut(full, meshes_of[m], 100 + m)
-            state = zeroed(expected)
-            reader = StorageReader(folder / str(n))
-            dcp.load(state, storage_reader=reader, process_group=groups[m])
-            check_equal(state, expected)
-    dist.barrier()
 
 
 # --- bytes ---

@@ -6,7 +6,6 @@ import gc
 import itertools
 import os
 import random
-import resource
 import shutil
 import signal
 import traceback
@@ -314,12 +313,10 @@ def untouched(parent: Path) -> Any:
 
 
 def refuses_what_no_file_holds(folder: Path) -> None:
-    sparse = torch.eye(3).to_sparse()
     for state, text in (
         ({"w": torch.zeros(2), "step": 5}, "cannot save 'step': it is not a tensor, and a safetensors file holds tensors only"),
         ({"optimizer": {"lr": [0.1]}}, "cannot save 'optimizer.lr': it is not a tensor"),
-        ({"w": torch.zeros(2, dtype=torch.complex128)}, "cannot save 'w': it has dtype torch.complex128, which the format cannot hold"),
-        ({"w": sparse}, "cannot save 'w': it is sparse (make it dense with `.to_dense()`)"),
+        ({"w": torch.eye(3).to_sparse()}, "cannot save 'w': it is sparse (make it dense with `.to_dense()`)"),
     ):
         with untouched(folder) as made:
             found = failures(lambda state=state, made=made: save(state, made))
@@ -401,27 +398,6 @@ def names_the_rank_that_fails(folder: Path) -> None:
             assert text.removesuffix(": ") in repr(found[0]), found
     save(state, folder / "after")  # the group is as good as before
     check_files(folder / "after", {"w": torch.zeros(16, 4)})
-
-
-@contextmanager
-def full_disk(rank: int) -> Any:
-    """On this rank, no file can become larger than 128 KiB."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if dist.get_rank() == rank:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def names_the_rank_whose_disk_is_full(folder: Path) -> None:
-    state = {"w": distribute_tensor(torch.zeros(1 << 16, 4), meshes()[0], [Shard(0)], src_data_rank=None)}
-    for rank in {0, last()}:
-        with untouched(folder) as made, full_disk(rank):
-            found = failures(lambda made=made: save(state, made))
-            assert list(found) == [0] and "file too large" in str(found[0]), found
-            assert not last() or f"rank {rank}: " in str(found[0])
 
 
 def refuses_plans_of_an_earlier_save(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from ranks_dcp import check_model, cleared, cut, fsdp, last, meshes, whole
-from ranks_save import check_files, contents, full_disk, on_rank_0, strided, untouched
+from ranks_save import check_files, contents, on_rank_0, strided, untouched
 from ranks_sharded import as_torch_cuts, raised
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -146,6 +148,18 @@ def saves_in_a_part_of_the_ranks(folder: Path) -> None:
 
 
 # --- failures ---
+
+
+@contextmanager
+def full_disk(rank: int) -> Any:
+    """On this rank, no file can become larger than 128 KiB."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if dist.get_rank() == rank:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def refuses_what_cannot_be_saved(folder: Path) -> None:

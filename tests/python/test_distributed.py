@@ -1,4 +1,4 @@
-"""StorageReader on one rank and on many: values, bytes, the planner's contract, failures, hostile files."""
+"""StorageReader, load_sharded and save_sharded without ranks, Ctrl-C, hostile files, and the examples of the document."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from conftest import framework
 
 torch = framework("torch")
 
-import rank_tests  # noqa: E402
 import ranks  # noqa: E402
-import ranks_dcp  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 from safetensors import SafetensorError  # noqa: E402
-from safetensors.distributed import RankError, StorageReader, StorageWriter  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.distributed import RankError, StorageReader, StorageWriter, load_sharded, save_sharded  # noqa: E402
+from safetensors.torch import load_file, save, save_file  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_dcp)
 
 
 # --- without a process group ---
@@ -79,6 +76,41 @@ def test_validates_paths(tmp_path: Path) -> None:
     for limit in (-5, 1 << 64):
         with pytest.raises(SafetensorError, match=f"^memory_limit is {limit}, expected 0 to 2\\^64-1$"):
             StorageReader(tmp_path, memory_limit=limit)
+
+
+def test_sharded_fills_and_saves_modules(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model, other = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
+    save_file(model.state_dict(), tmp_path / "model.safetensors", durability="none")
+    assert str(load_sharded(other, tmp_path)) == "<All keys matched successfully>"
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    model.bias = torch.nn.Parameter(model.weight[:, 0])  # tied weights: a copy per name
+    save_sharded(model, tmp_path / "made")
+    assert (tmp_path / "made" / "model.safetensors").read_bytes() == save({n: t.detach().clone() for n, t in model.state_dict().items()})
+    save_sharded({"w": torch.zeros(3), "n": torch.zeros(2, dtype=torch.int8)}, tmp_path / "half", dtype=torch.float16)
+    found = load_file(tmp_path / "half" / "model.safetensors")
+    assert {name: tensor.dtype for name, tensor in found.items()} == {"w": torch.float16, "n": torch.int8}
+
+
+def test_sharded_raises_its_own_error(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    tensors = {"w": torch.zeros(1 << 20)}
+    calls: list[tuple[Any, type[BaseException], str]] = [
+        (lambda: load_sharded({}, tmp_path / "nothing"), FileNotFoundError, ""),
+        (lambda: load_sharded(5, tmp_path), TypeError, "target is int: give a module, a dict or None"),  # type: ignore[call-overload]
+        (lambda: save_sharded(tensors, tmp_path / "nowhere" / "made"), SafetensorError, "no such file or directory"),
+        (lambda: save_sharded(5, tmp_path), TypeError, "target is int: give a module or a dict"),  # type: ignore[arg-type]
+        (lambda: save_sharded(tensors, tmp_path / "made", progress=interrupt), KeyboardInterrupt, ""),
+    ]
+    for call, kind, text in calls:
+        with pytest.raises(kind, match=text):
+            call()
+    assert list(tmp_path.iterdir()) == []
+    save_file(tensors, tmp_path / "t.safetensors", durability="none")
+    with pytest.raises(SafetensorError, match=r"the names differ: the target lacks \['w'\]"):
+        load_sharded({}, tmp_path)
 
 
 # --- folders that ranks have written one by one ---

@@ -492,7 +492,8 @@ def changing(*targets: dict[str, Any], value: Callable[[int], Any], threads: int
 def test_dicts_changed_by_a_thread(written: Any) -> None:
     names = [f"t{i}" for i in range(50)]
     tensors, metadata = {name: entry() for name in names}, dict.fromkeys(names, "v")
-    with changing(metadata, value=lambda _: fresh("some text"), threads=2), changing(tensors, value=lambda _: entry(data=bytearray(24)), threads=2):
+    texts = changing(metadata, value=lambda _: fresh("some text"), threads=2)
+    with texts, changing(tensors, value=lambda _: entry(data=bytearray(24)), threads=2):
         for _ in range(50):
             assert {name for name, _ in deserialize(written(tensors))} >= set(names)
             assert deserialize(serialize({}, metadata)) == []

@@ -86,7 +86,9 @@ def test_python_starts_although_install_fails(site: Path) -> None:
     assert errors.count("\n") == 1
 
 
-@pytest.mark.parametrize(("value", "expected"), [(None, []), ("1", ["safetensors", *(f"safetensors_cpp{m}" for m in ("", "._install", "._startup"))])])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, []), ("1", ["safetensors", *(f"safetensors_cpp{m}" for m in ("", "._install", "._startup"))])]
+)
 def test_the_start_of_python_imports_little(site: Path, value: str | None, expected: list[str]) -> None:
     code = "import sys; print(sorted(name for name in sys.modules if name.startswith('safetensors')))"
     assert run(site, code, value)[0] == f"{expected}\n"

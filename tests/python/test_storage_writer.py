@@ -1,4 +1,4 @@
-"""StorageWriter on one rank and on many: bytes of the files, memory, failures. Kills of ranks that save."""
+"""StorageWriter without ranks and in a process of its own, and kills of ranks that save."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from conftest import framework
 torch = framework("torch")
 
 import kill_ranks  # noqa: E402
-import rank_tests  # noqa: E402
-import ranks_save  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 
 import safetensors  # noqa: E402
@@ -26,8 +24,6 @@ from safetensors.distributed import StorageWriter  # noqa: E402
 from safetensors.torch import load_file, save  # noqa: E402
 
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "20"))
-
-results, test_ranks, test_ranks_survive_the_death_of_one = rank_tests.make(ranks_save)
 
 
 def test_a_kill_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:

@@ -14,4 +14,4 @@ import rank_tests  # noqa: E402
 
 from programs import ranks_engines  # noqa: E402
 
-results, test_two_ranks, _ = rank_tests.make(ranks_engines, (2,))
+results, test_two_ranks, _ = rank_tests.make(ranks_engines, sizes=(2,))
