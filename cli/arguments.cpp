@@ -1,11 +1,9 @@
-// Parses the command line of one subcommand with getopt_long(), the parser of the C library.
+// Parses the command line of one subcommand by its table entry.
 //
-// getopt_long() also accepts the beginning of a long option. This is refused here: a new option could make the
-// beginning ambiguous later. An argument such as -1 is positional, because slices and names can begin like this. For
-// getopt_long(), each digit is an option with an optional value, so it takes the whole argument at once.
+// The beginning of a long option is no option: a new option could make it ambiguous later. An argument such as -1 is
+// positional, because slices and names can begin like this, unless the digit is the letter of an option.
 #include "arguments.h"
 
-#include <getopt.h>
 #include <safetensors/error.h>
 
 #include <algorithm>
@@ -17,96 +15,54 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr int kPositional = 1;     // the result of getopt_long() for a positional argument
-constexpr int kFirstOption = 256;  // option i has the code kFirstOption + i, above all letters
-
-bool is_digit(int code) {
-  return code >= '0' && code <= '9';
-}
-
-// The unknown option that begins with `letter`, in an argument of one or several letters. getopt_long() counts bytes,
-// so the letter may be only the first byte of a character.
-std::string_view unknown_letter(std::string_view argument, char letter) {
-  const std::size_t begin = std::min(argument.find(letter, 1), argument.size() - 1);
+// The unknown option that begins at `begin`, in an argument of one or several letters.
+std::string_view unknown_letter(std::string_view argument, std::size_t begin) {
   std::size_t end = begin + 1;
   while (end < argument.size() && (static_cast<unsigned char>(argument[end]) & 0xC0) == 0x80) ++end;
   return argument.substr(begin, end - begin);
 }
 
-// Returns whether the command takes models. The words for its arguments in its usage tell.
-bool takes_models(const Command& command) {
-  const std::string_view usage = command.usage;
-  return usage.find(" PATH") != usage.npos || usage.find(" IN") != usage.npos || usage.find(" A B") != usage.npos;
-}
-
 }  // namespace
 
 Arguments::Arguments(const Command& command, std::span<const std::string> words) : command_(command) {
-  std::vector<std::string> copies(words.begin(), words.end());
-  std::string program = "safetensors";
-  std::vector<char*> argv = {program.data()};
-  for (std::string& copy : copies) argv.push_back(copy.data());
-  argv.push_back(nullptr);
-  const int argc = static_cast<int>(argv.size()) - 1;
-
-  std::string letters = "-:";  // '-': report positional arguments in order; ':': report a missing value as ':'
-  std::vector<::option> table;
-  for (const Option& option : command.options) {
-    const int code = kFirstOption + static_cast<int>(table.size());
-    table.push_back({option_name(option).data(), option.value != nullptr, nullptr, code});
-    const char letter = option_letter(option);
-    if (letter != '\0') (letters += letter) += option.value != nullptr ? ":" : "";
-  }
-  // A digit is positional, unless it is the letter of an option.
-  const auto is_number = [&](int code) { return is_digit(code) && option_of(code) == nullptr; };
-  for (char digit = '0'; digit <= '9'; ++digit) {
-    if (is_number(digit)) (letters += digit) += "::";
-  }
-  table.push_back({});
-  opterr = 0;
-  optind = 0;  // resets getopt_long()
-  while (true) {
-    const std::string_view spelled =
-        argc > std::max(optind, 1) ? argv[static_cast<std::size_t>(std::max(optind, 1))] : "";
-    const int code = ::getopt_long(argc, argv.data(), letters.c_str(), table.data(), nullptr);
-    if (code == -1) break;
-    if (code == kPositional) {
-      positionals.emplace_back(optarg);
-    } else if (is_number(code) && spelled[1] == code) {
-      positionals.emplace_back(spelled);
-    } else if (is_number(code)) {
-      throw UsageError(unknown(spelled, code));
-    } else if (code == ':') {
-      throw UsageError(formatted("--{} needs a value", option_name(*option_of(optopt))));
-    } else if (code != '?') {
-      take(*option_of(code), spelled, optarg);
-    } else if (optopt >= kFirstOption) {
-      throw UsageError(formatted("--{} takes no value", option_name(*option_of(optopt))));
+  bool only_positionals = false;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const std::string_view text = *word;
+    const bool option = text.size() > 1 && text[0] == '-' && !only_positionals;
+    if (option && text == "--") {
+      only_positionals = true;
+    } else if (option && text[1] == '-') {
+      const std::size_t equals = text.find('=');
+      const Option* const found = find(text.substr(2, equals - 2), &option_name);
+      if (found == nullptr) throw UsageError(unknown(text, 0));
+      if (found->value == nullptr && equals != text.npos)
+        throw UsageError(formatted("--{} takes no value", option_name(*found)));
+      take(*found, equals == text.npos ? std::string_view() : text.substr(equals + 1), equals != text.npos, word,
+           words);
+    } else if (option && (text[1] < '0' || text[1] > '9' || find(text[1], &option_letter) != nullptr)) {
+      for (std::size_t i = 1; i < text.size(); ++i) {
+        const Option* const found = find(text[i], &option_letter);
+        if (found == nullptr) throw UsageError(unknown(text, i));
+        take(*found, text.substr(i + 1), i + 1 < text.size(), word, words);
+        if (found->value != nullptr) break;
+      }
     } else {
-      throw UsageError(unknown(spelled, optopt));
+      positionals.push_back(*word);
     }
   }
-  for (int i = optind; i < argc; ++i) positionals.emplace_back(argv[static_cast<std::size_t>(i)]);
   check_apart();
 }
 
-// The option with this code, or nullptr.
-const Option* Arguments::option_of(int code) const {
-  if (code >= kFirstOption) return &command_.options[static_cast<std::size_t>(code - kFirstOption)];
-  const auto found = std::ranges::find(command_.options, static_cast<char>(code), option_letter);
-  return found == command_.options.end() ? nullptr : &*found;
-}
-
-void Arguments::take(const Option& option, std::string_view spelled, const char* value) {
+// value: the rest of the word, which is the value of the option if `has_value`. Otherwise the next word is.
+void Arguments::take(const Option& option, std::string_view value, bool has_value, Word& word, Words words) {
   const std::string_view name = option_name(option);
-  if (spelled.starts_with("--") && spelled.substr(2, spelled.find('=') - 2) != name)
-    throw UsageError(
-        formatted("unknown option {} (is it --{}?)", printable(spelled.substr(0, spelled.find('='))), name));
-  if (option.value != nullptr && !option.repeats && has(name))
-    throw UsageError(formatted("--{} is given more than once", name));
-  if (option.choices != nullptr && std::ranges::count(split(option.choices, '|'), std::string_view(value)) == 0)
-    throw UsageError(not_a_choice(formatted("--{}", name), option.choices, value));
-  given_.push_back({&option, option.value == nullptr ? "" : value});
+  if (option.value == nullptr) return given_.push_back({&option, ""});
+  if (!has_value && ++word == words.end()) throw UsageError(formatted("--{} needs a value", name));
+  const std::string taken(has_value ? value : std::string_view(*word));
+  if (!option.repeats && has(name)) throw UsageError(formatted("--{} is given more than once", name));
+  if (option.choices != nullptr && std::ranges::count(split(option.choices, '|'), taken) == 0)
+    throw UsageError(not_a_choice(formatted("--{}", name), option.choices, taken));
+  given_.push_back({&option, taken});
 }
 
 // "--a and --b do not go with --c and --d"
@@ -164,22 +120,26 @@ void Arguments::need_path(bool several) const {
   if (positionals.size() != 1 && !several) throw UsageError("takes one PATH");
 }
 
-// argument: with its dashes. letter: the unknown one, if it has one dash. "-json" suggests --json, too.
-std::string Arguments::unknown(std::string_view argument, int letter) const {
-  const bool is_long = argument.starts_with("--");
-  const std::string_view given = argument.substr(0, argument.find('='));
-  if (takes_models(command_) && (given == "--recursive" || (!is_long && letter == 'R')))
+// argument: with its dashes. letter: the index of the unknown one, if it has one dash. "-json" suggests --json, too.
+std::string Arguments::unknown(std::string_view argument, std::size_t letter) const {
+  const bool is_long = letter == 0;
+  const std::string_view given = is_long ? argument.substr(0, argument.find('=')) : argument;
+  const std::string_view shown = is_long ? given : unknown_letter(argument, letter);
+  if (command_.arguments == Values::model && (given == "--recursive" || (!is_long && shown == "R")))
     return formatted("{} has no --recursive: it {}", command_.name,
                      command_.name == std::string_view("page") ? "makes one page per model, run it for each"
                                                                : "takes one model at a time, run it for each");
+  std::string_view longer;  // the only option that begins so
   file::DidYouMean similar(given.substr(is_long ? 2 : 1));
   for (const Option& option : command_.options) {
     if (!similar.offer(option_name(option))) break;
+    if (!is_long || !option_name(option).starts_with(given.substr(2))) continue;
+    longer = longer.empty() ? option_name(option) : "-";
   }
+  if (!longer.empty() && longer != "-") return formatted("unknown option {} (is it --{}?)", printable(given), longer);
   (void)similar.offer("help");
   const bool suggests = !similar.best().empty() && similar.meant().size() > 1;
-  return formatted("unknown option {}{}{}", is_long ? "" : "-",
-                   printable(is_long ? given : unknown_letter(argument, static_cast<char>(letter))),
+  return formatted("unknown option {}{}{}", is_long ? "" : "-", printable(shown),
                    suggests ? formatted(" (did you mean --{}?)", similar.best()) : "");
 }
 

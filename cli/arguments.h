@@ -23,8 +23,7 @@ struct UsageError : std::runtime_error {
 // of an option without dashes. An option that the command lacks is never given.
 class Arguments {
  public:
-  // Throws UsageError for the first error. Only one thread may call it at a time, because getopt_long() has global
-  // state.
+  // Throws UsageError for the first error.
   Arguments(const Command& command, std::span<const std::string> words);
 
   std::vector<std::string> positionals;
@@ -47,10 +46,19 @@ class Arguments {
     const Option* option;
     std::string value;  // empty for a flag
   };
-  void take(const Option& option, std::string_view spelled, const char* value);
+  using Words = std::span<const std::string>;
+  using Word = Words::iterator;
+  void take(const Option& option, std::string_view value, bool has_value, Word& word, Words words);
   void check_apart() const;
-  [[nodiscard]] const Option* option_of(int code) const;
-  [[nodiscard]] std::string unknown(std::string_view argument, int letter) const;
+  // The option whose name or letter is `key`, or nullptr.
+  template <class Key>
+  [[nodiscard]] const Option* find(Key key, Key (*key_of)(const Option& option)) const {
+    for (const Option& option : command_.options) {
+      if (key_of(option) == key) return &option;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::string unknown(std::string_view argument, std::size_t letter) const;
 
   const Command& command_;
   std::vector<Given> given_;

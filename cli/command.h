@@ -4,6 +4,9 @@
 
 #include "console.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +41,16 @@ struct Option {
 
 inline constexpr Option kJsonOption = {"--json", nullptr, nullptr};
 
+// One table of options, of several: joined(kChoiceOptions, {{"--top", "N", "show only the first N lines"},
+// kJsonOption})
+template <std::size_t... Sizes>
+constexpr auto joined(const Option (&... tables)[Sizes]) {
+  std::array<Option, (Sizes + ...)> all{};
+  auto end = all.begin();
+  (..., (end = std::copy(tables, tables + Sizes, end)));
+  return all;
+}
+
 // Options that exclude each other: any of the one list and any of the other. Lists without dashes: "columns|long".
 struct Apart {
   const char* options;
@@ -46,12 +59,13 @@ struct Apart {
 
 class Arguments;
 
-// Texts have no line feed at their end. Lines have at most 80 columns, those of options at most 57.
+// The help breaks texts into lines of 80 columns. They have no line feed at their end.
 struct Command {
+  const char* heading = nullptr;  // above it in the list of commands
   const char* name;
   const char* summary;                               // one line for the list of commands
   const char* title;                                 // the first sentence of the help
-  const char* usage;                                 // one or several forms, one per line
+  const char* usage;                                 // the arguments: one or several forms, one per line
   const char* description = nullptr;                 // paragraphs above the options
   const char* options_heading = nullptr;             // a line above the options
   std::span<const Option> options;                   // without --help
@@ -60,18 +74,13 @@ struct Command {
   Values arguments = Values::model;                  // the other arguments. For shells
   std::optional<Values> after_model = std::nullopt;  // the arguments after the first model, if they differ from it
   const char* details = nullptr;                     // paragraphs below the options
-  std::span<const char* const> examples = {};        // command lines
+  const char* examples;                              // command lines
   const char* exits;                                 // the exit codes and their meanings
   Exit (*run)(const Arguments& given, Console& console);
 };
 
-// Subcommands that belong together.
-struct CommandGroup {
-  const char* heading;
-  std::span<const Command* const> commands;
-};
 // All subcommands, in the order of the help.
-[[nodiscard]] std::span<const CommandGroup> command_groups();
+[[nodiscard]] std::span<const Command* const> commands();
 // The subcommand with this name, or nullptr.
 [[nodiscard]] const Command* find_command(std::string_view name);
 // The text of an error: "unknown command NAME (did you mean ls?)".
@@ -83,16 +92,6 @@ struct CommandGroup {
 // The hidden verb that the completion scripts run.
 inline constexpr std::string_view kCompleteVerb = "__complete";
 Exit run_complete(std::span<const std::string> arguments, Console& console);
-
-// The parts of `safetensors --help` that are not about one command.
-struct Overview {
-  const char* title;
-  const char* usage;
-  const char* notes;
-  const char* exits;
-  const char* exit_note;
-};
-extern const Overview kOverview;
 
 // The text of `safetensors --help`, and of `safetensors NAME --help`.
 [[nodiscard]] std::string overview();

@@ -17,7 +17,14 @@
 namespace safetensors::cli {
 namespace {
 
-// Returns 0 or errno.
+bool colors_wanted() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_color == nullptr || *no_color == '\0') && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
+}
+
+}  // namespace
+
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const std::ptrdiff_t written = os::write_next(descriptor, text.data(), text.size());
@@ -27,36 +34,6 @@ int write_all(int descriptor, std::string_view text) {
   }
   return 0;
 }
-
-bool colors_wanted() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
-  return (no_color == nullptr || *no_color == '\0') && terminal != nullptr && std::strcmp(terminal, "dumb") != 0;
-}
-
-// Breaks text into lines of at most `columns` columns, at spaces. Lines that are made have `indent` spaces before them.
-// A word that is wider than a line stays whole. columns 0: the text as it is.
-std::string wrap_words(std::string_view text, std::size_t columns, std::size_t indent) {
-  if (columns <= indent) return std::string(text);
-  std::string lines;
-  std::size_t used = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
-    const std::size_t width = display_width(text.substr(0, end));
-    if (used > indent && width > 0 && used + width > columns) {
-      lines.erase(lines.find_last_not_of(' ') + 1);
-      lines.append("\n").append(indent, ' ');
-      used = indent;
-    }
-    const std::string_view word = text.substr(0, end + 1);  // with the space or line feed behind it
-    lines += word;
-    used = word.ends_with('\n') ? 0 : used + width + (word.size() - end);
-    text.remove_prefix(word.size());
-  }
-  return lines;
-}
-
-}  // namespace
 
 Console::Console()
     : out_is_terminal_(os::is_terminal(os::kStandardOutput)),
@@ -99,8 +76,8 @@ void Console::write_message(std::string_view text) {
   constexpr std::size_t kIndent = 2;
   flush();
   remove_progress();
-  write_all(os::kStandardError,
-            wrap_words(text, err_is_terminal_ ? os::terminal_columns(os::kStandardError) : 0, kIndent));
+  (void)write_all(os::kStandardError,
+                  wrap_words(text, err_is_terminal_ ? os::terminal_columns(os::kStandardError) : 0, kIndent));
 }
 
 Exit Console::error(std::string_view path, const Error& error) {
@@ -124,13 +101,13 @@ void Console::progress(std::uint64_t done, std::uint64_t total) {
   const std::size_t width = text.size();
   if (width < progress_width_) text.append(progress_width_ - width, ' ');
   progress_width_ = width;
-  write_all(os::kStandardError, "\r" + text);
+  (void)write_all(os::kStandardError, "\r" + text);
 }
 
 void Console::remove_progress() {
   shown_percent_ = -1;
   if (progress_width_ == 0) return;
-  write_all(os::kStandardError, formatted("\r{:{}}\r", "", std::exchange(progress_width_, 0)));
+  (void)write_all(os::kStandardError, formatted("\r{:{}}\r", "", std::exchange(progress_width_, 0)));
 }
 
 std::string Console::green(std::string_view text) const {

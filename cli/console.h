@@ -86,6 +86,9 @@ class Console {
   std::size_t progress_width_ = 0;  // of the line of progress that the terminal shows
 };
 
+// Writes all of text to a descriptor. Returns 0 or errno.
+[[nodiscard]] int write_all(int descriptor, std::string_view text);
+
 // The text of an errno in the style of the library's messages: "no space left on device".
 [[nodiscard]] std::string system_text(int error_number);
 

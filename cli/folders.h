@@ -1,11 +1,10 @@
-// The models in a folder of folders, such as a pipeline of diffusers: `unet/`, `vae/`, `text_encoder/`.
+// Finds the models in a folder, and says what to do about a folder that is no model.
 #pragma once
 
 #include "command.h"
 #include "console.h"
-#include "folder_names.h"
 
-#include <safetensors/header.h>
+#include <safetensors/error.h>
 
 #include <cstddef>
 #include <string>
@@ -14,36 +13,45 @@
 namespace safetensors::cli {
 
 // The entry of the option in the table of a command.
-inline constexpr Option kRecursiveOption = {"-R,--recursive", nullptr,
-                                            "look into all folders below, and treat each\n"
-                                            "model and file there by itself"};
+inline constexpr Option kRecursiveOption = {
+    "-R,--recursive", nullptr, "look into all folders below, and treat each model and file there by itself"};
 
-// What verify says about folders, beside the verdicts of the paths.
-struct FolderCheck {
-  struct Below {
-    std::string folder;
-    std::size_t count;  // of folders below it that hold models, and are not in the list
-  };
-  std::vector<Below> below;
+struct FolderNames {
+  std::vector<std::string> files;    // and symlinks, sorted
+  std::vector<std::string> folders;  // sorted; symlinks to folders are among the files
+  bool whole = true;                 // whether the folder could be listed
 
-  // Writes a notice for each folder of `below`.
-  void notice(Console& console) const;
+  // Returns whether one of the files is an index or a safetensors file by its name.
+  [[nodiscard]] bool holds_models() const;
 };
+// Lists a folder without its hidden names.
+[[nodiscard]] FolderNames names_in(const std::string& folder);
 
-// Returns whether a file, or an index, is a variant of the model that has this file: "model.fp16.safetensors".
-[[nodiscard]] bool is_variant_of(const std::string& path, const std::string& file);
+[[nodiscard]] std::string path_in_folder(const std::string& folder, const std::string& name);
 
 // Replaces each folder by the paths of the models and files in it, sorted. With `recursive`, every folder is replaced,
-// at any depth. Otherwise, these are: a folder that is no model, with folders below it that are; a folder with variants
-// of one model; and a folder with a model_path(). Symlinks to folders are not followed, and hidden names are skipped. A
-// path that gives nothing stays as it is, so that the caller reports its error.
+// at any depth. Otherwise, these are: a folder that is no model, with folders below it that are, such as a pipeline of
+// diffusers (`unet/`, `vae/`); a folder with variants of one model; and a folder of the cache of huggingface_hub, by
+// its snapshot. Symlinks to folders are not followed, and hidden names are skipped. A path that gives nothing stays as
+// it is, so that the caller reports its error.
 //
-// If `check` is not null, it receives what the list does not show. A model of numbered files is then one path even if
-// some of its files are missing, so that the caller reports them.
+// check: every file is to be checked. A pattern that matches files in different folders is replaced by these files,
+// because they are not one model. A model of numbered files without an index is one path, a pattern, even if some of
+// its files are missing, so that the caller reports them. So are shards that are given by themselves, unless they were
+// chosen from more.
 [[nodiscard]] std::vector<std::string> expand_folders(const std::vector<std::string>& paths, bool recursive,
-                                                      FolderCheck* check = nullptr);
+                                                      bool check = false);
 
-// Replaces each pattern that matches files in different folders by these files, because they are not one model.
-[[nodiscard]] std::vector<std::string> expand_patterns(const std::vector<std::string>& paths);
+// Writes a notice if folders below a model hold models, which expand_folders() leaves out.
+void notice_below(const std::string& folder, Console& console);
+
+// If the error of the library is about the folder `argument`, adds to its message what the user can do. Returns other
+// errors unchanged.
+[[nodiscard]] Error explain_folder(Error error, const std::string& argument);
+
+// Writes a notice that names the model read from a folder, if other models lie beside it: indexes, and whole files.
+// Variants of the model are not other models. Beside an index, a whole file counts only if programs know its name, and
+// only if `indexed` is true. Ignores errors.
+void notice_beside(const std::string& argument, Console& console, bool indexed = true);
 
 }  // namespace safetensors::cli

@@ -1,30 +1,44 @@
-// The list of all subcommands, and the texts of --help, which are made from the table entries.
+// The list of all subcommands, the texts of --help, which are made from the table entries, and that of --version.
 #include "command.h"
+#include "sha256.h"
 #include "text/text.h"
 
 #include "file/did_you_mean.h"
 
+#include <safetensors/c.h>
+#include <safetensors/dtype.h>
 #include <safetensors/error.h>
+#include <safetensors/header.h>
 
 #include <algorithm>
 
 namespace safetensors::cli {
 namespace {
 
-constexpr const Command* kLook[] = {&kLs, &kInfo, &kCat, &kStats, &kPage};
-constexpr const Command* kCheck[] = {&kVerify, &kHash, &kDiff};
-constexpr const Command* kEdit[] = {&kMeta, &kSelect, &kDrop, &kRename, &kCast, &kMerge, &kSplit, &kIndex};
-constexpr const Command* kMore[] = {&kCompletions};
-constexpr CommandGroup kGroups[] = {{"look", kLook}, {"check", kCheck}, {"edit", kEdit}, {"more", kMore}};
+constexpr const Command* kCommands[] = {&kLs,   &kInfo,  &kCat,   &kStats,  &kPage,       &kVerify,
+                                        &kHash, &kDiff,  &kMeta,  &kSelect, &kDrop,       &kRename,
+                                        &kCast, &kMerge, &kSplit, &kIndex,  &kCompletions};
 
-// Appends the lines of text. All lines after the first begin with `indent` spaces.
-void append_lines(std::string& help, std::string_view text, std::size_t indent) {
-  for (std::size_t line = 0; !text.empty(); ++line) {
-    const std::string_view one = text.substr(0, text.find('\n'));
-    if (line > 0) help.append(indent, ' ');
-    (help += one) += '\n';
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
+constexpr std::size_t kColumns = 80;
+constexpr std::string_view kExit = "exit: ";
+
+// Appends `before` and text, in lines of 80 columns. All lines after the first are indented as far as the text in it.
+void append_lines(std::string& help, const std::string& before, std::string_view text) {
+  std::string lines = before;
+  for (const std::string_view line : split(text, '\n')) {
+    if (lines.size() > before.size()) lines.append("\n").append(before.size(), ' ');
+    lines += line;
   }
+  (help += wrap_words(lines, kColumns, before.size())) += '\n';
+}
+
+// Appends paragraphs. A line feed before a letter ends a line of the source, not one of the text.
+void append_paragraphs(std::string& help, std::string text) {
+  for (std::size_t i = 1; i + 1 < text.size(); ++i) {
+    const bool in_paragraph = text[i - 1] != '\n' && text[i + 1] != '\n' && text[i + 1] != ' ';
+    if (text[i] == '\n' && in_paragraph) text[i] = ' ';
+  }
+  (help += wrap_words(text, kColumns, 0)) += '\n';
 }
 
 // "-m, --match GLOB". Options without a letter have spaces in its place.
@@ -34,51 +48,54 @@ std::string spelled(const Option& option) {
   return option.value == nullptr ? text : text + ' ' + option.value;
 }
 
+// Appends the forms of the command line. A single form lists all options that it does not show itself. A tab stands for
+// a space at which no line ends.
+void append_usage(std::string& help, const Command& command) {
+  std::string before = "usage: ";
+  const std::vector<std::string_view> forms = split(command.usage, '\n');
+  for (const std::string_view form : forms) {
+    std::string text(form);
+    if (forms.size() > 1) text += " [OPTIONS]";
+    for (const Option& option : command.options) {
+      const std::string name = formatted("--{}", option_name(option));
+      const bool shown =
+          form.find(name + " ") != form.npos || form.find(spelled(option).substr(0, 2) + " ") != form.npos;
+      if (forms.size() > 1 || shown) continue;
+      text += formatted(" [{}{}{}]{}", name, option.value == nullptr ? "" : "\t",
+                        option.value == nullptr ? "" : option.value, option.repeats ? "..." : "");
+    }
+    append_lines(help, formatted("{}safetensors {} ", before, command.name), text);
+    before.assign(before.size(), ' ');
+  }
+  std::ranges::replace(help, '\t', ' ');
+}
+
 void append_options(std::string& help, const Command& command) {
   std::size_t widest = spelled(kHelpOption).size();
   for (const Option& option : command.options) widest = std::max(widest, spelled(option).size());
   const auto append = [&](const Option& option) {
-    help += formatted("  {:<{}}   ", spelled(option), widest);
-    append_lines(help, option_text(command, option), widest + 5);
+    append_lines(help, formatted("  {:<{}}   ", spelled(option), widest), option_text(command, option));
   };
   if (command.options_heading != nullptr) (help += command.options_heading) += '\n';
-  for (const Option& option : command.options) append(option);
+  std::ranges::for_each(command.options, append);
   append(kHelpOption);
 }
 
 }  // namespace
 
-const Overview kOverview = {
-    .title = "List, check, read and change safetensors files.",
-    .usage = "safetensors COMMAND PATH...\nsafetensors PATH            (the same as info PATH)",
-    .notes = R"('safetensors COMMAND --help' explains a command, with examples. Every command
-takes --json. Data goes to standard output, messages go to standard error.)",
-    .exits =
-        "0 success; 1 a negative answer: an invalid file, a name that is not in it,\n"
-        "or a difference; 2 usage; 3 an error of the system: cannot open, read or\n"
-        "write.",
-    .exit_note = "With several files all are processed, and the highest code is returned.",
-};
-
-std::span<const CommandGroup> command_groups() {
-  return kGroups;
+std::span<const Command* const> commands() {
+  return kCommands;
 }
 
 const Command* find_command(std::string_view name) {
-  for (const CommandGroup& group : kGroups) {
-    for (const Command* command : group.commands) {
-      if (command->name == name) return command;
-    }
-  }
-  return nullptr;
+  const auto* const found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : *found;
 }
 
 std::string no_command(std::string_view name) {
   file::DidYouMean similar(name);
-  for (const CommandGroup& group : kGroups) {
-    for (const Command* command : group.commands) {
-      if (!similar.offer(command->name)) break;
-    }
+  for (const Command* command : kCommands) {
+    if (!similar.offer(command->name)) break;
   }
   const std::string hint = similar.best().empty() ? "" : formatted(" (did you mean {}?)", similar.best());
   return formatted("unknown command {}{}", printable(name), hint);
@@ -98,36 +115,63 @@ std::string option_text(const Command& command, const Option& option) {
 }
 
 std::string overview() {
-  constexpr std::string_view kExit = "exit: ";
-  std::string text = formatted("{}\n\nusage: {}\n", kOverview.title, kOverview.usage);
-  std::size_t widest = 0;
-  for (const CommandGroup& group : kGroups) {
-    for (const Command* command : group.commands) widest = std::max(widest, std::string_view(command->name).size());
+  std::string text =
+      "List, check, read and change safetensors files.\n\n"
+      "usage: safetensors COMMAND PATH...\n       safetensors PATH            (the same as info PATH)\n";
+  for (const Command* command : kCommands) {
+    if (command->heading != nullptr) text += formatted("\n{}:\n", command->heading);
+    text += formatted("  {:<11}  {}\n", command->name, command->summary);
   }
-  for (const CommandGroup& group : kGroups) {
-    text += formatted("\n{}:\n", group.heading);
-    for (const Command* command : group.commands)
-      text += formatted("  {:<{}}  {}\n", command->name, widest, command->summary);
-  }
-  (text += formatted("\n{}\n\n", kOverview.notes)) += kExit;
-  append_lines(text, formatted("{}\n{}", kOverview.exits, kOverview.exit_note), kExit.size());
+  text += '\n';
+  append_paragraphs(text, R"('safetensors COMMAND --help' explains a command, with examples. Every command takes --json.
+Data goes to standard output, messages go to standard error.)");
+  text += '\n';
+  append_lines(text, std::string(kExit),
+               "0 success; 1 a negative answer: an invalid file, a name that is not in it, or a difference; 2 usage; "
+               "3 an error of the system: cannot open, read or write.\n"
+               "With several files all are processed, and the highest code is returned.");
   return text;
 }
 
 std::string help_text(const Command& command) {
-  constexpr std::string_view kUsage = "usage: ";
-  constexpr std::string_view kExit = "exit: ";
-  std::string help = formatted("{}\n\n{}", command.title, kUsage);
-  append_lines(help, command.usage, kUsage.size());
+  std::string help = formatted("{}\n\n", command.title);
+  append_usage(help, command);
   help += '\n';
-  if (command.description != nullptr) help += formatted("{}\n\n", command.description);
+  if (command.description != nullptr) append_paragraphs(help, formatted("{}\n", command.description));
   append_options(help, command);
-  if (command.details != nullptr) help += formatted("\n{}\n", command.details);
-  if (!command.examples.empty()) help += command.examples.size() == 1 ? "\nexample:\n" : "\nexamples:\n";
-  for (const char* example : command.examples) help += formatted("  {}\n", example);
-  (help += '\n') += kExit;
-  append_lines(help, command.exits, kExit.size());
+  if (command.details != nullptr) append_paragraphs(help += '\n', command.details);
+  const std::vector<std::string_view> examples = split(command.examples, '\n');
+  help += examples.size() == 1 ? "\nexample:\n" : "\nexamples:\n";
+  for (const std::string_view example : examples) help += formatted("  {}\n", example);
+  append_lines(help += '\n', std::string(kExit), command.exits);
   return help;
+}
+
+std::string version_text() {
+#if defined(__clang__)
+  const std::string compiler = formatted("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  const std::string compiler = formatted("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+#if defined(NDEBUG)
+  constexpr const char* kKind = "release";
+#else
+  constexpr const char* kKind = "with assertions";
+#endif
+#if defined(SAFETENSORS_HAVE_RE2)
+  constexpr const char* kRe2 = ", RE2";
+#else
+  constexpr const char* kRe2 = "";
+#endif
+  std::string text = formatted("safetensors {}\n", safetensors_version_string());
+  text += formatted("  built with  {}, C++{}, {}\n", compiler, __cplusplus / 100 % 100, kKind);
+  text += formatted("  built in    fmt {}.{}.{}{}\n", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100,
+                    kRe2);
+  text += formatted("  sha256      {}\n", sha256_library());
+  std::string dtypes = "  dtypes     ";
+  for (const Dtype dtype : all_dtypes()) dtypes += formatted(" {}", to_string(dtype));
+  text += wrap_words(dtypes, 74, 14);
+  return text + formatted("\n  limits      headers up to {} bytes\n", ParseOptions().max_header_bytes);
 }
 
 }  // namespace safetensors::cli

@@ -1,7 +1,8 @@
 // Opens an argument as a Checkpoint. Standard input is opened as one file.
 #include "input.h"
 
-#include "model_path.h"
+#include "folders.h"
+#include "new_file.h"
 #include "text/text.h"
 
 #include <safetensors/error.h>
@@ -19,11 +20,16 @@
 namespace safetensors::cli {
 namespace {
 
-void notice_white_space(const File& file, const std::string& path, Console& console) {
-  if (!file.header().leading_whitespace()) return;
-  console.message(formatted(
-      "{}: notice: white space before the header's `{{` (byte 8), which the format forbids and verify refuses",
-      printable(path)));
+// Writes notices of the faults that the reader accepted.
+void notice_faults(const Header& header, const std::string& path, Console& console) {
+  if (header.leading_whitespace())
+    console.message(formatted(
+        "{}: notice: white space before the header's `{{` (byte 8), which the format forbids and verify refuses",
+        printable(path)));
+  const Tolerated tolerated = header.tolerated();
+  if (tolerated.any())
+    console.message(
+        formatted("{}: notice: accepted {}, which the format forbids", printable(path), to_string(tolerated)));
 }
 
 void notice_missing(const std::optional<MissingData>& missing, const std::string& path, Console& console) {
@@ -62,15 +68,15 @@ Input::Input(Checkpoint checkpoint, bool is_file)
       is_file_(is_file) {}
 
 Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data,
-                          Access access, std::string* refused) {
-  OpenOptions options{.access = access, .parse = parse};
+                          std::string* refused) {
+  OpenOptions options{.access = Access::read, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
     std::optional<MissingData> missing;
     return of_part(open_standard_input(options, data, refused, data == PipeData::part ? &missing : nullptr), missing,
                    argument, console);
   }
-  Result<Input> input = open(std::span(&argument, 1), console, parse, access);
+  Result<Input> input = open(std::span(&argument, 1), console, parse);
   if (input || !is_too_short(input.error()) || input.error().path != argument) return input;
   if (data != PipeData::part) return input;
   std::optional<MissingData> missing;
@@ -81,17 +87,15 @@ Result<Input> Input::of_part(const Result<File>& file, const std::optional<Missi
                              const std::string& argument, Console& console) {
   if (!file) return file.error();
   const std::string path = shown_path(argument);
-  notice_white_space(*file, path, console);
-  notice_tolerated(file->header(), path, console);
+  notice_faults(file->header(), path, console);
   notice_missing(missing, path, console);
   Input input(*file);
   input.missing_ = missing;
   return input;
 }
 
-Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse,
-                          Access access) {
-  OpenOptions options{.access = access, .parse = parse};
+Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse) {
+  OpenOptions options{.access = Access::read, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   Result<Checkpoint> opened = Checkpoint::open(arguments, options);
   if (!opened) {
@@ -100,10 +104,7 @@ Result<Input> Input::open(std::span<const std::string> arguments, Console& conso
     return explain_folder(std::move(error), path);
   }
   for (const std::string& argument : arguments) notice_beside(argument, console);
-  for (const File& file : opened->files()) {
-    notice_white_space(file, file.path(), console);
-    notice_tolerated(file.header(), file.path(), console);
-  }
+  for (const File& file : opened->files()) notice_faults(file.header(), file.path(), console);
   const bool is_file = opened->files().size() == 1 && opened->files()[0].path() == arguments[0];
   return Input(*std::move(opened), is_file);
 }
@@ -129,33 +130,23 @@ std::vector<Listed> Input::tensors() const {
 }
 
 Result<Listed> Input::find(std::string_view name) const {
-  const bool escaped = name.find('\\') != std::string_view::npos;
-  const Listed* same_escaped = nullptr;
-  const std::vector<Listed> list = tensors();
-  for (const Listed& listed : list) {
-    if (listed.info->name == name) return listed;
-    if (escaped && same_escaped == nullptr && printable(listed.info->name) == name) same_escaped = &listed;
+  const Result<Tensor> exact = is_file_ ? files_[0].tensor(name) : checkpoint_->tensor(name);
+  if (exact) {
+    const File owner = exact->file();
+    const auto file = std::ranges::find(files_, &owner.header(), [](const File& one) { return &one.header(); });
+    return Listed{&exact->info(), static_cast<std::size_t>(file - files_.begin())};
   }
-  if (same_escaped != nullptr) return *same_escaped;
-  // For the error, which names the most similar tensor.
-  const Result<Tensor> none = is_file_ ? files_[0].tensor(name) : checkpoint_->tensor(name);
-  return none.error();
+  const bool escaped = name.find('\\') != std::string_view::npos;
+  for (const Listed& listed : escaped ? tensors() : std::vector<Listed>()) {
+    if (printable(listed.info->name) == name) return listed;
+  }
+  return exact.error();  // which names the most similar tensor
 }
 
 std::vector<const TensorInfo*> infos(const Input& input) {
   std::vector<const TensorInfo*> list;
   for (const Listed& listed : input.tensors()) list.push_back(listed.info);
   return list;
-}
-
-Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse, std::string* refused,
-                       PipeData data) {
-  const Result<Input> input = Input::open(argument, console, parse, data, Access::read, refused);
-  if (!input) return input.error();
-  const std::span<const File> files = input->files();
-  if (files.size() == 1) return files[0];
-  const std::string such_as = files.empty() ? "" : formatted(": name one, such as `{}`", printable(files[0].path()));
-  return fault(Errc::invalid_argument, formatted("{} files, expected one file{}", files.size(), such_as), argument);
 }
 
 Result<std::string> read_text(const std::string& path, const char* what) {
@@ -176,10 +167,27 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
   return console.error(error.path.empty() ? shown_path(argument) : error.path, error);
 }
 
-Status check_output_apart(const std::string& output, const std::string& argument, const Input& input,
-                          const std::string& also) {
+Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
+                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one, std::string_view list) {
+  std::optional<Json> json;
+  if (as_json) json.emplace(console, command).key(list).open('[');
+  Exit code = Exit::good;
+  for (const std::string& path : paths) {
+    if (json) json->line().open('{').field("path", path);
+    const Result<Exit> result = one(path, json ? &*json : nullptr);
+    if (!result && json) json_input_error(*json, path, result.error());
+    code = worse(code, result ? *result : input_error(path, result.error(), console));
+    if (json) json->close('}');
+  }
+  if (json) {
+    json->close(']');
+    json->finish();
+  }
+  return code;
+}
+
+Status check_output(const std::string& output, bool replace, const std::string& argument, const Input& input) {
   os::FileStatus out;
-  if (os::status_of_path(output.c_str(), os::Symlinks::follow, out) != 0) return {};
   const auto is_output = [&](const std::string& path) {
     os::FileStatus in;
     const bool standard_input = path.empty() || path == kStandardInput;
@@ -187,15 +195,16 @@ Status check_output_apart(const std::string& output, const std::string& argument
                                       : os::status_of_path(path.c_str(), os::Symlinks::follow, in);
     return failed == 0 && in.identity.same_file(out.identity);
   };
-  bool same = is_output(argument);
-  for (const File& file : input.files()) same = same || is_output(argument == kStandardInput ? argument : file.path());
-  if (!same && input.checkpoint() != nullptr && !input.is_file()) {
-    const std::string index = index_path(argument);
-    same = !index.empty() && is_output(index);
+  Status status = NewFile::check(output, replace);
+  if (status && os::status_of_path(output.c_str(), os::Symlinks::follow, out) == 0) {
+    const std::string index = input.is_file() ? std::string() : index_path(argument);
+    const bool same = is_output(argument) || (!index.empty() && is_output(index)) ||
+                      std::ranges::any_of(input.files(), [&](const File& file) { return is_output(file.path()); });
+    if (same) status = fault(Errc::invalid_argument, "is a file that is read: choose another OUT");
   }
-  if (!same && !also.empty()) same = is_output(also);
-  if (!same) return {};
-  return fault(Errc::invalid_argument, "is a file that is read: choose another OUT");
+  if (!status && status.error().code == Errc::invalid_argument)
+    throw UsageError(formatted("{} {}", printable(output), status.error().message));
+  return status;
 }
 
 void json_metadata(Json& json, const Metadata& metadata, bool lines) {
@@ -277,13 +286,6 @@ Accept accept_of(const Arguments& given) {
   return accept;
 }
 
-void notice_tolerated(const Header& header, const std::string& path, Console& console) {
-  const Tolerated tolerated = header.tolerated();
-  if (!tolerated.any()) return;
-  console.message(
-      formatted("{}: notice: accepted {}, which the format forbids", printable(path), to_string(tolerated)));
-}
-
 void json_tolerated(Json& json, const Header& header) {
   const Tolerated tolerated = header.tolerated();
   if (!tolerated.any()) return;
@@ -293,7 +295,8 @@ void json_tolerated(Json& json, const Header& header) {
 
 // Reads a list of names, and compares it with the names of the input.
 
-Status read_name_map(const std::string& path, NameMap& names) {
+Result<NameMap> read_name_map(const std::string& path, const Input& input, const std::string& input_path) {
+  NameMap names;
   const Result<std::string> text = read_text(path, "names");
   if (!text) return text.error();
   const auto fail = [&](std::size_t line, const char* what) {
@@ -311,11 +314,6 @@ Status read_name_map(const std::string& path, NameMap& names) {
     if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
       return fail(line, "an earlier line has the same OLD");
   }
-  return {};
-}
-
-Status check_name_map(const Input& input, const std::string& input_path, const std::string& path,
-                      const NameMap& names) {
   std::set<std::string_view> known;
   for (const Listed& listed : input.tensors()) known.insert(listed.info->name);
   for (const auto& [old, renamed] : names) {
@@ -323,7 +321,7 @@ Status check_name_map(const Input& input, const std::string& input_path, const s
       return fault(Errc::not_found,
                    formatted("`{}` is not a tensor of {}", printable(old), printable(shown_path(input_path))), path);
   }
-  return {};
+  return names;
 }
 
 }  // namespace safetensors::cli

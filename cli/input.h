@@ -28,8 +28,8 @@ struct Listed {
   std::size_t file;
 };
 
-// A file, a checkpoint of several files (a folder, an index, a pattern), or standard input. With Access::read,
-// nothing maps the files.
+// A file, a checkpoint of several files (a folder, an index, a pattern), or standard input. Nothing maps the
+// files.
 class Input {
  public:
   // White space before a header's `{` is accepted with a notice. data: how the data of a pipe on standard input is
@@ -37,11 +37,10 @@ class Input {
   // Errors: those of Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the
   // error is that of the file at fault, if there is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                          PipeData data = PipeData::skip, Access access = Access::read,
-                                          std::string* refused = nullptr);
+                                          PipeData data = PipeData::skip, std::string* refused = nullptr);
   // Opens several arguments as one set of tensors. None may be standard input.
   [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
-                                          const ParseOptions& parse = {}, Access access = Access::read);
+                                          const ParseOptions& parse = {});
 
   [[nodiscard]] std::span<const File> files() const { return files_; }
   // Returns whether the argument is a file itself, and not a folder, an index or a pattern of files.
@@ -77,11 +76,6 @@ class Input {
 // Input::tensors() without the files.
 [[nodiscard]] std::vector<const TensorInfo*> infos(const Input& input);
 
-// Opens one file, without a map. White space before the header's `{` is accepted with a notice. Errors: those of
-// Input::open, and invalid_argument for a path that leads to several files.
-[[nodiscard]] Result<File> open_file(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                     std::string* refused = nullptr, PipeData data = PipeData::skip);
-
 inline constexpr std::size_t kMaxText = std::size_t{256} << 20;  // bytes
 
 // Reads a regular file of at most 256 MiB. what: the content, for the error. Errors, with the path: those of
@@ -93,10 +87,18 @@ inline constexpr std::size_t kMaxText = std::size_t{256} << 20;  // bytes
 // Writes the message of an error of Input::open(), with the path of the file at fault.
 Exit input_error(const std::string& argument, const Error& error, Console& console);
 
-// Fails if the output is the argument, one of the files of the input, its index, or the file `also`. Compares devices
-// and inodes, so it also finds links. For commands that replace a file. Error: invalid_argument.
-[[nodiscard]] Status check_output_apart(const std::string& output, const std::string& argument, const Input& input,
-                                        const std::string& also = {});
+// Runs `one` for each path and returns the highest exit code.
+// as_json: the output is one JSON document of this command. Its field `list` is an array with one object per path, and
+// `one` adds fields to the object of its path. Without as_json, `json` is null. An error of `one` becomes a message and
+// a member of its object.
+Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
+                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one,
+                   std::string_view list = "files");
+
+// Returns the error of NewFile::check(). Throws UsageError if the output exists and `replace` is false, or if it is the
+// argument, one of the files of the input, or its index. Compares devices and inodes, so it also finds links.
+[[nodiscard]] Status check_output(const std::string& output, bool replace, const std::string& argument,
+                                  const Input& input);
 
 // Writes the member "metadata": an object, or null. lines: each pair begins a line.
 void json_metadata(Json& json, const Metadata& metadata, bool lines = false);
@@ -119,32 +121,39 @@ void json_files(Json& json, const Input& input);
 // The number of elements, computed from the number of bytes.
 [[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
 
+// Sums over tensors.
+struct Totals {
+  std::uint64_t tensors = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;
+
+  void add(const Totals& other) {
+    tensors += other.tensors;
+    parameters += other.parameters;
+    bytes += other.bytes;
+  }
+  void add(const TensorInfo& tensor) { add({1, cli::parameters(tensor), tensor.nbytes()}); }
+};
+
 // Returns whether the elements of a tensor must be copied before they can be used: its offset in the file is not a
 // multiple of the size of an element.
 [[nodiscard]] bool is_misaligned(const TensorInfo& tensor);
 
 // The row of the option in the table of a command.
 inline constexpr Option kAcceptOption = {"--accept", "LIST",
-                                         "accept faults: unknown-dtypes,\n"
-                                         "unused-bytes, or both with a comma"};
+                                         "accept faults: unknown-dtypes, unused-bytes, or both with a comma"};
 
 // The value of --accept. Throws UsageError.
 [[nodiscard]] Accept accept_of(const Arguments& given);
 
-// Writes a notice if the reader accepted faults.
-void notice_tolerated(const Header& header, const std::string& path, Console& console);
 // Writes the member "tolerated" if the reader accepted faults.
 void json_tolerated(Json& json, const Header& header);
 
 // New names by old names.
 using NameMap = std::map<std::string, std::string, std::less<>>;
 
-// Reads lines of OLD, a tab and NEW. Errors, with the path: open_failed, read_failed, invalid_argument.
-[[nodiscard]] Status read_name_map(const std::string& path, NameMap& names);
-
-// Every OLD must be a tensor of the input, whose argument is `input_path`. path: of the list. Error: not_found, with
-// the path of the list.
-[[nodiscard]] Status check_name_map(const Input& input, const std::string& input_path, const std::string& path,
-                                    const NameMap& names);
+// Reads lines of OLD, a tab and NEW. Every OLD must be a tensor of the input, whose argument is `input_path`. Errors,
+// with the path of the list: open_failed, read_failed, invalid_argument, not_found.
+[[nodiscard]] Result<NameMap> read_name_map(const std::string& path, const Input& input, const std::string& input_path);
 
 }  // namespace safetensors::cli

@@ -21,7 +21,7 @@ class Interrupt {
   // Returns true after one of the signals came.
   [[nodiscard]] static bool caught() { return os::NotedSignals::came(); }
   // Returns the error for a write that a signal stopped: Errc::cancelled.
-  [[nodiscard]] static Error error();
+  [[nodiscard]] static Error error() { return fault(Errc::cancelled, "stopped by a signal"); }
 
  private:
   os::NotedSignals signals_;
@@ -29,6 +29,11 @@ class Interrupt {
 
 // Returns a function for the member `progress` of the library's options. It shows the progress, and cancels the work
 // after a signal that an Interrupt has caught. The console must outlive it.
-[[nodiscard]] Callback<bool(std::uint64_t completed, std::uint64_t total)> shown_progress(Console& console);
+[[nodiscard]] inline Callback<bool(std::uint64_t completed, std::uint64_t total)> shown_progress(Console& console) {
+  return [&console](std::uint64_t completed, std::uint64_t total) {
+    console.progress(completed, total);
+    return !Interrupt::caught();
+  };
+}
 
 }  // namespace safetensors::cli

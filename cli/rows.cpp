@@ -50,8 +50,12 @@ std::vector<std::string> Rows::texts(std::span<const Cell> cells) const {
   return list;
 }
 
-void Rows::row(std::span<const Cell> cells) {
-  if (json_ == nullptr) return table_.row(texts(cells));
+void Rows::row(std::span<const Cell> cells, const char* key, const std::function<void()>& inside) {
+  if (json_ == nullptr) {
+    table_.row(texts(cells));
+    if (inside) inside();
+    return;
+  }
   json_->line().open('{');
   for (std::size_t i = 0; i < cells.size(); ++i) {
     std::visit(
@@ -62,6 +66,11 @@ void Rows::row(std::span<const Cell> cells) {
           }
         },
         cells[i].value_);
+  }
+  if (inside) {
+    json_->key(key).open('[');
+    inside();
+    json_->close(']');
   }
   json_->close('}');
 }

@@ -64,9 +64,11 @@ class Rows {
   // json: the open object that gets the member `key`. nullptr: the rows are a table.
   Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, const std::string& indent = "");
 
-  // One cell per column.
-  void row(std::span<const Cell> cells);
-  void row(Row cells) { row(std::span(cells.begin(), cells.size())); }
+  // One cell per column. inside: writes more rows, which are in the member `key` of this row, or below it in a table.
+  void row(std::span<const Cell> cells, const char* key = nullptr, const std::function<void()>& inside = nullptr);
+  void row(Row cells, const char* key = nullptr, const std::function<void()>& inside = nullptr) {
+    row(std::span(cells.begin(), cells.size()), key, inside);
+  }
   // Prints the table, or ends the array.
   void finish(bool heading = true);
   // Replaces row() and finish() for many rows. A table then keeps no rows in memory, so it calls `rows` twice.

@@ -66,38 +66,6 @@ std::string with_commas(const std::vector<std::string>& lists) {
   return printable(text);
 }
 
-constexpr std::pair<std::string_view, Dtype> kWords[] = {
-    {"DOUBLE", Dtype::F64},
-    {"FLOAT64", Dtype::F64},
-    {"FP64", Dtype::F64},
-    {"FLOAT", Dtype::F32},
-    {"FLOAT32", Dtype::F32},
-    {"FP32", Dtype::F32},
-    {"SINGLE", Dtype::F32},
-    {"HALF", Dtype::F16},
-    {"FLOAT16", Dtype::F16},
-    {"FP16", Dtype::F16},
-    {"BFLOAT16", Dtype::BF16},
-    {"FP8", Dtype::F8_E4M3},
-    {"FLOAT8", Dtype::F8_E4M3},
-    {"E4M3", Dtype::F8_E4M3},
-    {"E5M2", Dtype::F8_E5M2},
-    {"FP8_E4M3", Dtype::F8_E4M3},
-    {"FP8_E5M2", Dtype::F8_E5M2},
-    {"FLOAT8_E4M3FN", Dtype::F8_E4M3},
-    {"FLOAT8_E5M2", Dtype::F8_E5M2},
-    {"FLOAT8_E4M3FNUZ", Dtype::F8_E4M3FNUZ},
-    {"FLOAT8_E5M2FNUZ", Dtype::F8_E5M2FNUZ},
-    {"INT8", Dtype::I8},
-    {"INT16", Dtype::I16},
-    {"INT32", Dtype::I32},
-    {"INT64", Dtype::I64},
-    {"UINT8", Dtype::U8},
-    {"UINT16", Dtype::U16},
-    {"UINT32", Dtype::U32},
-    {"UINT64", Dtype::U64},
-};
-
 }  // namespace
 
 Selection::Selection(const Arguments& given, std::span<const std::string> names)
@@ -181,11 +149,11 @@ std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::stri
   return text("--layers", with_commas(layer_texts_), layers_text(tensors));
 }
 
-std::optional<Error> nothing_chosen(const Selection& selection, const Input& input) {
-  if (selection.empty()) return std::nullopt;
-  std::vector<const TensorInfo*> all = infos(input);
-  if (std::ranges::any_of(all, [&](const TensorInfo* one) { return selection.selects(*one); })) return std::nullopt;
-  return fault(Errc::not_found, selection.nothing(std::move(all)));
+Result<std::vector<Listed>> chosen_tensors(const Selection& selection, const Input& input) {
+  std::vector<Listed> chosen = input.tensors();
+  std::erase_if(chosen, [&](const Listed& one) { return !selection.selects(*one.info); });
+  if (!chosen.empty() || selection.empty()) return chosen;
+  return fault(Errc::not_found, selection.nothing(infos(input)));
 }
 
 std::string pattern_hint(std::string_view glob) {
@@ -194,23 +162,26 @@ std::string pattern_hint(std::string_view glob) {
 }
 
 std::optional<std::uint64_t> layer_number(std::string_view name) {
-  for (std::size_t begin = 0; begin < name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
+  for (const std::string_view part : split(name, '.')) {
     if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return parse_number(part);
-    begin = end + 1;
   }
   return std::nullopt;
 }
 
-// A table of words. All others are names of dtypes.
-
 std::optional<Dtype> dtype_named(std::string_view text) {
+  using Word = std::pair<std::string_view, std::string_view>;
+  static constexpr Word kWords[] = {{"DOUBLE", "F64"},   {"FLOAT", "F32"},    {"SINGLE", "F32"},
+                                    {"HALF", "F16"},     {"FP8", "F8_E4M3"},  {"FLOAT8", "F8_E4M3"},
+                                    {"E4M3", "F8_E4M3"}, {"E5M2", "F8_E5M2"}, {"FLOAT8_E4M3FN", "F8_E4M3"}};
+  static constexpr Word kBeginnings[] = {{"BFLOAT", "BF"}, {"FLOAT", "F"}, {"FP", "F"}, {"UINT", "U"}, {"INT", "I"}};
   std::string upper(text);
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  using Word = std::pair<std::string_view, Dtype>;
   const auto* const word = std::ranges::find(kWords, std::string_view(upper), &Word::first);
-  return word == std::end(kWords) ? parse_dtype(upper) : std::optional(word->second);
+  if (word != std::end(kWords)) return parse_dtype(word->second);
+  const auto* const begin =
+      std::ranges::find_if(kBeginnings, [&](const Word& one) { return upper.starts_with(one.first); });
+  if (begin != std::end(kBeginnings)) upper.replace(0, begin->first.size(), begin->second);
+  return parse_dtype(upper);
 }
 
 }  // namespace safetensors::cli

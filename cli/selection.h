@@ -18,32 +18,19 @@
 
 namespace safetensors::cli {
 
-// The entries of the options in the tables of the commands.
-inline constexpr Option kMatchOption = {"-m,--match",
-                                        "GLOB",
-                                        "tensors whose names match: * any text, ? one\n"
-                                        "character, [a-z] one of a set; may be given\n"
-                                        "several times",
-                                        nullptr,
-                                        Values::pattern,
-                                        true};
-inline constexpr Option kExcludeOption = {"--exclude",
-                                          "GLOB",
-                                          "leave out tensors whose names match; may be\n"
-                                          "given several times",
-                                          nullptr,
-                                          Values::pattern,
-                                          true};
-inline constexpr Option kDtypeOption = {"--dtype", "LIST",         "tensors of these dtypes: F32, or bf16,f16",
-                                        nullptr,   Values::dtypes, true};
-inline constexpr Option kLayersOption = {"--layers",
-                                         "LIST",
-                                         "tensors of these layers: 0-3,7. The layer is the\n"
-                                         "first part of a name between dots that has only\n"
-                                         "digits: 12 in model.layers.12.mlp.bias",
-                                         nullptr,
-                                         Values::any,
-                                         true};
+// The options that choose tensors.
+inline constexpr Option kChoiceOptions[] = {
+    {"-m,--match", "GLOB",
+     "tensors whose names match: * any text, ? one character, [a-z] one of a set; may be given several times", nullptr,
+     Values::pattern, true},
+    {"--exclude", "GLOB", "leave out tensors whose names match; may be given several times", nullptr, Values::pattern,
+     true},
+    {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr, Values::dtypes, true},
+    {"--layers", "LIST",
+     "tensors of these layers: 0-3,7. The layer is the first part of a name between dots that has only digits: 12 in "
+     "model.layers.12.mlp.bias",
+     nullptr, Values::any, true},
+};
 
 // The tensors that the options of one command line choose.
 class Selection {
@@ -84,9 +71,9 @@ class Selection {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> layers_;  // first and last of each range
 };
 
-// Returns the error not_found with the text of Selection::nothing() if options are given and choose no tensor of the
-// input. Otherwise returns nullopt.
-[[nodiscard]] std::optional<Error> nothing_chosen(const Selection& selection, const Input& input);
+// Returns the tensors that are chosen. Error: not_found, with the text of Selection::nothing(), if options are given
+// and choose none.
+[[nodiscard]] Result<std::vector<Listed>> chosen_tensors(const Selection& selection, const Input& input);
 
 // Returns the hint for a pattern that matches nothing: " (a pattern is for the whole name: try '*norm*')". Empty if the
 // pattern has wildcards.

@@ -63,60 +63,35 @@ Result<File> drain_pipe(const FirstBytes& first, const ParseOptions& parse, std:
   return first.as_file(size, parse, "a pipe cannot be read at an offset: save it to a file first");
 }
 
-// A file without a name, which is gone when its descriptor is closed.
-class UnnamedFile {
- public:
-  Status create() {
-    std::error_code error;
-    folder_ = std::filesystem::temp_directory_path(error).string();
-    if (error) return failure("cannot find the folder for temporary files (TMPDIR)", error.value());
-    descriptor_ = os::make_unnamed_file(folder_);
-    if (descriptor_.valid()) return {};
-    return failure("cannot keep the data of the pipe in " + folder_, errno);
-  }
+Error not_kept(const std::string& what, int error_number) {
+  Error error = system_fault(Errc::write_failed, what, error_number);
+  error.message += " (set TMPDIR to a folder with more room, or save the pipe to a file first)";
+  return error;
+}
 
-  Status append(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::ptrdiff_t count = os::write_next(descriptor_.get(), bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return failure("cannot keep the data of the pipe in " + folder_, count < 0 ? errno : EIO);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-    return {};
-  }
-
-  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-
- private:
-  static Error failure(const std::string& what, int error_number) {
-    Error error = system_fault(Errc::write_failed, what, error_number);
-    error.message += " (set TMPDIR to a folder with more room, or save the pipe to a file first)";
-    return error;
-  }
-
-  std::string folder_;
-  os::Descriptor descriptor_;
-};
-
+// Copies the pipe to a file without a name, which is gone when its descriptor is closed.
 Result<File> keep_pipe(const FirstBytes& start, const OpenOptions& options) {
   const Result<std::optional<std::uint64_t>> size = start.file_size(options.parse);
   if (!size) return size.error();
-  UnnamedFile file;
-  if (Status status = file.create(); !status) return status.error();
-  if (Status status = file.append(start.bytes()); !status) return status.error();
+  std::error_code error;
+  const std::string folder = std::filesystem::temp_directory_path(error).string();
+  if (error) return not_kept("cannot find the folder for temporary files (TMPDIR)", error.value());
+  const os::Descriptor file = os::make_unnamed_file(folder);
+  int failed = file.valid() ? write_all(file.get(), as_text(start.bytes())) : errno;
   std::uint64_t done = start.bytes().size();
   // One byte more shows that the pipe is too long. To count unused bytes, read to the end.
   const std::uint64_t most = options.parse.accept.unused_bytes ? UINT64_MAX : *size ? **size + 1 : done;
   std::vector<std::byte> buffer(std::size_t{256} << 10);
-  while (done < most) {
+  while (done < most && failed == 0) {
     const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), most - done));
     const Result<std::size_t> got = read_standard_input(std::span(buffer).first(wanted));
     if (!got) return got.error();
     if (*got == 0) break;
-    if (Status status = file.append(std::span(buffer).first(*got)); !status) return status.error();
+    failed = write_all(file.get(), as_text(std::span(buffer).first(*got)));
     done += *got;
   }
-  return File::from_fd(file.descriptor(), options);
+  if (failed != 0) return not_kept("cannot keep the data of the pipe in " + folder, failed);
+  return File::from_fd(file.get(), options);
 }
 
 }  // namespace
@@ -156,7 +131,7 @@ std::span<const std::byte> FirstBytes::header() const {
 
 std::string FirstBytes::text() const {
   if (header_end_ == 0 || bytes_.size() < header_end_) return {};
-  return {reinterpret_cast<const char*>(bytes_.data()) + 8, header_end_ - 8};
+  return std::string(as_text(bytes_).substr(8, header_end_ - 8));
 }
 
 Result<std::optional<std::uint64_t>> FirstBytes::file_size(const ParseOptions& parse) const {

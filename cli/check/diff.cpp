@@ -190,57 +190,32 @@ void print_layers(Console& console, const std::vector<Layer>& layers, const Diff
   print_rest(console, layers.size(), request, "more layer");
 }
 
-constexpr const char kDiffDescription[] =
-    R"(A and B are files, or folders, indexes or patterns of models of several files.
-One of them may be - for standard input. Compares names, dtypes, shapes,
-metadata and values. Memory stays bounded. Values of one dtype are equal if
-their bytes are equal, unless a tolerance is given. Another dtype is always a
-difference, and the values are compared as numbers.)";
-
-constexpr Option kDiffTable[] = {
-    {"--rtol", "R", "relative tolerance: equal if |a - b| <= D + R x |b|"},
-    {"--atol", "D", "absolute tolerance D in this formula (default 0)"},
-    {"--ulps", "N",
-     "floats of one dtype are equal if b is at most N floats\n"
-     "away from a"},
-    {"--no-values", nullptr, "compare headers only; reads no tensor"},
-    {"--map", "FILE",
-     "tensors with other names in B: lines of OLD, a tab and\n"
-     "NEW, the exact names",
-     nullptr, Values::path},
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    {"-s,--sort", "KEY",
-     "name       natural order, layer.2 before layer.10\n"
-     "max-error  largest error first\n"
-     "relative   largest relative change first\n"
-     "differing  most elements that differ first\n"
-     "(default: the order of A)",
-     "name|max-error|relative|differing"},
-    {"--top", "N", "show only the first N lines of the table"},
-    {"--by-layer", nullptr, "one line per layer: the layers that changed"},
-    {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
-    {"-b,--brief", nullptr, "print only the last line"},
-    kJsonOption,
-};
+constexpr auto kDiffTable = joined(
+    {
+        {"--rtol", "R", "relative tolerance: equal if |a - b| <= D + R x |b|"},
+        {"--atol", "D", "absolute tolerance D in this formula (default 0)"},
+        {"--ulps", "N", "floats of one dtype are equal if b is at most N floats away from a"},
+        {"--no-values", nullptr, "compare headers only; reads no tensor"},
+        {"--map", "FILE", "tensors with other names in B: lines of OLD, a tab and NEW, the exact names", nullptr,
+         Values::path},
+    },
+    kChoiceOptions,
+    {
+        {"-s,--sort", "KEY",
+         "name       natural order, layer.2 before layer.10\n"
+         "max-error  largest error first\n"
+         "relative   largest relative change first\n"
+         "differing  most elements that differ first\n"
+         "(default: the order of A)",
+         "name|max-error|relative|differing"},
+        {"--top", "N", "show only the first N lines of the table"},
+        {"--by-layer", nullptr, "one line per layer: the layers that changed"},
+        {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
+        {"-b,--brief", nullptr, "print only the last line"},
+        kJsonOption,
+    });
 
 constexpr Apart kDiffApart[] = {{"brief", "json"}, {"top|by-layer", "json|brief"}};
-
-constexpr const char kDiffDetails[] = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all
-|a - b| divided by the number of elements, and RELATIVE this sum divided by the
-sum of all |b|. They are nan if an element is NaN in A or B only. FIRST is the
-index of the first element that differs. With --by-layer, a line is for all
-tensors whose names begin alike up to the first number, such as model.layers.10,
-or else up to the last dot. ELEMENTS are those of the tensors that differ.)";
-
-constexpr const char* kDiffExamples[] = {
-    "safetensors diff before.safetensors after.safetensors",
-    "safetensors diff llama-7b/ llama-7b-tuned/ --brief",
-    "safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5",
-    "safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6",
-};
 
 // A key of the metadata with different values. nullopt: the key is not there.
 struct MetadataDiff {
@@ -418,9 +393,9 @@ Exit compare(DiffRequest& request, Console& console) {
   const Result<Input> second = Input::open(request.paths[1], console, {}, data);
   if (!second) return fail(request, request.paths[1], second.error(), console);
   if (request.map) {
-    Status status = read_name_map(*request.map, request.options.names);
-    if (status) status = check_name_map(*first, request.paths[0], *request.map, request.options.names);
-    if (!status) return fail(request, *request.map, status.error(), console);
+    Result<NameMap> names = read_name_map(*request.map, *first, request.paths[0]);
+    if (!names) return fail(request, *request.map, names.error(), console);
+    request.options.names = *std::move(names);
   }
   const Interrupt interrupt;
   Result<DiffResult> result = diff(first->set(), second->set(), request.options, console);
@@ -484,20 +459,23 @@ const Command kDiff = {
     .name = "diff",
     .summary = "show how two files or models differ",
     .title = "Show how two files or models differ.",
-    .usage =
-        "safetensors diff A B [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--layers LIST]\n"
-        "                 [--rtol R] [--atol D] [--ulps N] [--no-values]\n"
-        "                 [--map FILE] [--sort KEY] [--top N]\n"
-        "                 [--by-layer | --brief] [--exit-zero] [--json]",
-    .description = kDiffDescription,
+    .usage = "A B",
+    .description = R"(A and B are files, or folders, indexes or patterns of models of several files. One of them may
+be - for standard input. Compares names, dtypes, shapes, metadata and values. Memory stays bounded. Values of one
+dtype are equal if their bytes are equal, unless a tolerance is given. Another dtype is always a difference, and the
+values are compared as numbers.)",
     .options = kDiffTable,
     .apart = kDiffApart,
-    .details = kDiffDetails,
-    .examples = kDiffExamples,
-    .exits =
-        "0 no difference; 1 they differ, a file is invalid, or nothing matches;\n"
-        "2 usage; 3 a file cannot be read",
+    .details = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all |a - b| divided by the
+number of elements, and RELATIVE this sum divided by the sum of all |b|. They are nan if an element is NaN in A or B
+only. FIRST is the index of the first element that differs. With --by-layer, a line is for all tensors whose names
+begin alike up to the first number, such as model.layers.10, or else up to the last dot. ELEMENTS are those of the
+tensors that differ.)",
+    .examples = R"(safetensors diff before.safetensors after.safetensors
+safetensors diff llama-7b/ llama-7b-tuned/ --brief
+safetensors diff llama-7b/ llama-7b-tuned/ --by-layer --sort max-error --top 5
+safetensors diff cpu.safetensors gpu.safetensors --rtol 1e-3 --atol 1e-6)",
+    .exits = "0 no difference; 1 they differ, a file is invalid, or nothing matches; 2 usage; 3 a file cannot be read",
     .run = run_diff,
 };
 

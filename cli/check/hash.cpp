@@ -4,12 +4,10 @@
 #include "arguments.h"
 #include "command.h"
 #include "console.h"
-#include "folder_names.h"
 #include "folders.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "model_path.h"
 #include "sha256.h"
 #include "text/text.h"
 
@@ -26,26 +24,11 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kHashDescription[] =
-    R"(PATH is any file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Prints one line per file as sha256sum does: its
-digest, two spaces and its path. 'sha256sum --check' reads these lines, and
---check reads those of sha256sum. Files are hashed in parallel.)";
-
 constexpr Option kHashTable[] = {
-    {"--tensors", nullptr,
-     "print one line per tensor: its digest and\n"
-     "PATH:NAME"},
+    {"--tensors", nullptr, "print one line per tensor: its digest and PATH:NAME"},
     {"--check", nullptr,
-     "read digests and names from each FILE, with or without\n"
-     "tensors, and compare them with the files"},
+     "read digests and names from each FILE, with or without tensors, and compare them with the files"},
     kJsonOption,
-};
-
-constexpr const char* kHashExamples[] = {
-    "safetensors hash llama-7b/ > SHA256SUMS",
-    "safetensors hash --check SHA256SUMS",
-    "safetensors hash model.safetensors --tensors",
 };
 
 // One line: a file, or a tensor of a file.
@@ -106,70 +89,25 @@ std::optional<Item> parse_line(std::string_view line) {
   return item;
 }
 
-// Computes the digests of items. The calling thread shows the progress.
-class HashTasks final : public os::Tasks {
+// Reads standard input to its end, in pieces.
+Status read_whole_input(const std::function<Status(std::span<const std::byte> bytes)>& take) {
+  std::vector<std::byte> buffer(std::size_t{128} << 10);
+  for (;;) {
+    const Result<std::size_t> got = read_standard_input(buffer);
+    if (!got) return got.error();
+    if (*got == 0) return {};
+    if (Status status = take(std::span(buffer).first(*got)); !status) return status;
+  }
+}
+
+// Collects the items whose digests are computed together, and prints them. The calling thread shows the progress.
+class Hashing final : public os::Tasks {
  public:
-  HashTasks(std::span<Item> items, Console& console)
-      : items_(items), show_([this, &console] {
-          console.progress(done_, total_);
+  Hashing(bool check, Console& console, Json* json)
+      : check_(check), console_(console), json_(json), show_([this] {
+          console_.progress(done_, total_);
           return Interrupt::caught();
-        }) {
-    for (const Item& item : items) total_ += item.end - item.begin;
-  }
-
-  void run_all() {
-    // A digest that fails does not stop the others.
-    (void)os::run_parallel(*this, items_.size(), os::usable_processors(), &cancellation_);
-  }
-
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    Item& item = items_[index];
-    const auto read = [this](std::uint64_t bytes) {
-      done_ += bytes;
-      return !cancellation_.requested();
-    };
-    const Result<std::string> digest = item.error ? Result<std::string>(*item.error) : digest_of(item, read);
-    if (digest) {
-      item.digest = *digest;
-    } else {
-      item.error = digest.error();
-    }
-    return cancellation_.requested() ? Status(Interrupt::error()) : Status();
-  }
-
- private:
-  static Result<std::string> digest_of(Item& item, const std::function<bool(std::uint64_t)>& read) {
-    if (item.file) return sha256_of(item.file->source(), item.begin, item.end, read);
-    if (item.path == kStandardInput) return digest_of_input(item, read);
-    const auto file = os::RegularFile::open(item.path);
-    if (!file) return file.error();
-    item.end = (*file)->identity().size;
-    return sha256_of(**file, 0, item.end, read);
-  }
-  static Result<std::string> digest_of_input(Item& item, const std::function<bool(std::uint64_t)>& read) {
-    Sha256 hash;
-    std::vector<std::byte> buffer(std::size_t{128} << 10);
-    for (item.end = 0;;) {
-      const Result<std::size_t> got = read_standard_input(buffer);
-      if (!got) return got.error();
-      if (*got == 0) return hash.finish();
-      hash.update(std::span(buffer).first(*got));
-      item.end += *got;
-      if (!read(0)) return Interrupt::error();
-    }
-  }
-
-  std::span<Item> items_;
-  std::atomic<std::uint64_t> done_ = 0;  // bytes
-  std::uint64_t total_ = 0;
-  Callback<bool()> show_;
-  base::Cancellation cancellation_{show_};
-};
-
-// Collects the items whose digests are computed together, and prints them.
-class Hashing {
- public:
-  Hashing(bool check, Console& console, Json* json) : check_(check), console_(console), json_(json) {}
+        }) {}
 
   void add(Item item) { items_.push_back(std::move(item)); }
   // An item of a whole file.
@@ -180,7 +118,10 @@ class Hashing {
   }
   // Computes and prints what was added.
   void flush() {
-    HashTasks(items_, console_).run_all();
+    done_ = total_ = 0;
+    for (const Item& item : items_) total_ += item.end - item.begin;
+    // A digest that fails does not stop the others.
+    (void)os::run_parallel(*this, items_.size(), os::usable_processors(), &cancellation_);
     for (const Item& item : items_) {
       if (Interrupt::caught()) break;
       json_ != nullptr ? print_json(item) : print(item);
@@ -192,7 +133,37 @@ class Hashing {
   void note(Exit code) { code_ = worse(code_, code); }
   [[nodiscard]] Exit code() const { return code_; }
 
+  [[nodiscard]] Status run(std::size_t index) noexcept override {
+    Item& item = items_[index];
+    if (item.error) return {};
+    const Result<std::string> digest = digest_of(item);
+    if (digest) item.digest = *digest;
+    if (!digest) item.error = digest.error();
+    return cancellation_.requested() ? Status(Interrupt::error()) : Status();
+  }
+
  private:
+  Result<std::string> digest_of(Item& item) {
+    const auto read = [this](std::uint64_t bytes) {
+      done_ += bytes;
+      return !cancellation_.requested();
+    };
+    if (item.file) return sha256_of(item.file->source(), item.begin, item.end, read);
+    if (item.path == kStandardInput) {
+      Sha256 hash;
+      item.end = 0;
+      const Status status = read_whole_input([&](std::span<const std::byte> bytes) {
+        hash.update(bytes);
+        item.end += bytes.size();
+        return read(0) ? Status() : Status(Interrupt::error());
+      });
+      return status ? hash.finish() : Result<std::string>(status.error());
+    }
+    const auto file = os::RegularFile::open(item.path);
+    if (!file) return file.error();
+    item.end = (*file)->identity().size;
+    return sha256_of(**file, 0, item.end, read);
+  }
   void print(const Item& item) {
     if (item.error && !check_) return;
     std::string line;
@@ -219,14 +190,20 @@ class Hashing {
   Json* json_;
   std::vector<Item> items_;
   Exit code_ = Exit::good;
+  std::atomic<std::uint64_t> done_ = 0;  // bytes
+  std::uint64_t total_ = 0;
+  Callback<bool()> show_;
+  base::Cancellation cancellation_{show_};
 };
+
+bool is_file(const std::string& path) {
+  os::FileStatus status;
+  return os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0 && !status.is_directory();
+}
 
 // Returns the files that a path stands for.
 Result<std::vector<std::string>> files_of(const std::string& path) {
-  os::FileStatus status;
-  const bool found = os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0;
-  if (path == kStandardInput || (found && !status.is_directory() && !format::is_index_name(path)))
-    return std::vector{path};
+  if (path == kStandardInput || (is_file(path) && !format::is_index_name(path))) return std::vector{path};
   Result<std::vector<std::string>> files = Checkpoint::find_files(path);
   if (!files) return explain_folder(files.error(), path);
   return files;
@@ -274,7 +251,7 @@ class Names {
       path_ = item.path;
       input_.emplace(Input::open(path_, console_));
     }
-    const Result<Listed> found = find(tensor);
+    const Result<Listed> found = *input_ ? (*input_)->find(tensor) : Result<Listed>(input_->error());
     if (!found) {
       item.error = found.error();
       return hashing_.add(std::move(item));
@@ -285,17 +262,6 @@ class Names {
   }
 
  private:
-  static bool is_file(const std::string& path) {
-    os::FileStatus status;
-    return os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0 && !status.is_directory();
-  }
-  [[nodiscard]] Result<Listed> find(const std::string& name) const {
-    if (!*input_) return input_->error();
-    const Result<Tensor> tensor = (*input_)->files()[0].tensor(name);
-    if (tensor) return Listed{&tensor->info(), 0};
-    return (*input_)->find(name);
-  }
-
   Console& console_;
   Hashing& hashing_;
   std::string path_;  // of input_
@@ -305,14 +271,12 @@ class Names {
 Result<std::string> read_list(const std::string& path) {
   if (path != kStandardInput) return read_text(path, "digests");
   std::string text;
-  std::vector<std::byte> buffer(std::size_t{64} << 10);
-  for (;;) {
-    const Result<std::size_t> got = read_standard_input(buffer);
-    if (!got) return got.error();
-    if (*got == 0) return text;
-    text.append(reinterpret_cast<const char*>(buffer.data()), *got);
-    if (text.size() > kMaxText) return fault(Errc::invalid_argument, "more than 256 MiB of digests", path);
-  }
+  const Status status = read_whole_input([&](std::span<const std::byte> bytes) -> Status {
+    text += as_text(bytes);
+    if (text.size() <= kMaxText) return {};
+    return fault(Errc::invalid_argument, "more than 256 MiB of digests", path);
+  });
+  return status ? Result<std::string>(std::move(text)) : status.error();
 }
 
 // Compares the files of one list. Only the first line that is something else gets a message.
@@ -375,16 +339,17 @@ const Command kHash = {
     .name = "hash",
     .summary = "print SHA-256 of files and tensors, or check them",
     .title = "Print SHA-256 of files and tensors in the form of sha256sum, or check them.",
-    .usage =
-        "safetensors hash PATH... [--tensors] [--json]\n"
-        "safetensors hash --check FILE... [--json]",
-    .description = kHashDescription,
+    .usage = "PATH...\n--check FILE...",
+    .description = R"(PATH is any file, a folder or an index of a model of several files, a pattern in quotes, or -
+for standard input. Prints one line per file as sha256sum does: its digest, two spaces and its path. 'sha256sum
+--check' reads these lines, and --check reads those of sha256sum. Files are hashed in parallel.)",
     .options = kHashTable,
-    .examples = kHashExamples,
+    .examples = R"(safetensors hash llama-7b/ > SHA256SUMS
+safetensors hash --check SHA256SUMS
+safetensors hash model.safetensors --tensors)",
     .exits =
-        "0 done, and all digests match; 1 a digest differs, a file is invalid, or a\n"
-        "tensor is missing; 2 usage; 3 a file cannot be read, or this build has no\n"
-        "SHA-256",
+        "0 done, and all digests match; 1 a digest differs, a file is invalid, or a tensor is missing; 2 usage; 3 a "
+        "file cannot be read, or this build has no SHA-256",
     .run = run_hash,
 };
 

@@ -2,7 +2,6 @@
 // open file whose format was checked. The name of a small file is git's SHA-1, which this program does not compute.
 #include "verify_cache.h"
 
-#include "folder_names.h"
 #include "folders.h"
 #include "interrupt.h"
 #include "sha256.h"
@@ -68,7 +67,7 @@ Result<std::string> digest_of(const File& file, Console& console) {
 
 // Many models of a cache are only a tokenizer, or have weights of another format.
 bool has_models(const std::string& folder) {
-  return holds_models(names_in(folder)) || expand_folders({folder}, false) != std::vector{folder};
+  return names_in(folder).holds_models() || expand_folders({folder}, false) != std::vector{folder};
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ std::vector<std::string> CacheComparison::snapshots(const std::string& path) {
   if (holds("blobs") && holds("snapshots")) {
     const std::string folder = path_in_folder(path, "snapshots");
     for (const std::string& name : names_in(folder).folders) list.push_back(path_in_folder(folder, name));
-  } else if (!holds_models(names)) {
+  } else if (!names.holds_models()) {
     for (const std::string& name : names.folders) {
       if (!name.starts_with("models--")) continue;
       for (std::string& snapshot : snapshots(path_in_folder(path, name)))
@@ -101,41 +100,34 @@ void CacheComparison::add(const std::string& path, const Result<File>& file, Con
   if (!blob) {
     verdict.text = !file && file.error().os_error == ENOENT ? "it does not exist" : "it is not a symlink to a blob";
   } else if (!file) {
-    verdict.match = Match::failed;
-    verdict.text = exit_of(file.error()) == Exit::system ? "it cannot be read" : "it is invalid";
     verdict.code = exit_of(file.error());
+    verdict.text = verdict.code == Exit::system ? "it cannot be read" : "it is invalid";
   } else if (blob->name.size() == 40 && is_hex(blob->name)) {
     verdict.text = "the name of its blob is a hash of git, not a SHA-256";
   } else if (blob->name.size() != 64 || !is_hex(blob->name)) {
     verdict.text = "the name of its blob is not a SHA-256";
   } else if (const Result<std::string> digest = digest_of(*file, console); !digest) {
-    verdict.match = Match::failed;
     verdict.text = describe(digest.error());
     verdict.code = exit_of(digest.error());
   } else {
-    verdict.match = *digest == blob->name ? Match::yes : Match::no;
     verdict.text = *digest;
-    if (verdict.match == Match::no) verdict.code = Exit::negative;
+    verdict.matches = *digest == blob->name;
+    if (!*verdict.matches) verdict.code = Exit::negative;
   }
   verdicts_.push_back(std::move(verdict));
 }
 
-void CacheComparison::print_verdict(const Verdict& verdict, bool quiet, Console& console) const {
+void CacheComparison::print_verdict(const Verdict& verdict, Console& console) {
   const std::string path = printable(verdict.path);
-  switch (verdict.match) {
-    case Match::yes:
-      if (!quiet) console.out(formatted("{}: {} its blob\n", path, console.green("matches")));
-      break;
-    case Match::no:
-      console.out(formatted("{}: {} from its blob: the SHA-256 is {}, the name {}\n", path, console.red("differs"),
-                            verdict.text, printable(verdict.blob)));
-      break;
-    case Match::failed:
-      console.out(formatted("{}: {} with its blob: {}\n", path, console.red("not compared"), printable(verdict.text)));
-      break;
-    case Match::not_checked:
-      if (!quiet) console.out(formatted("{}: note: not compared: {}\n", path, verdict.text));
-      break;
+  if (verdict.matches == true) {
+    console.out(formatted("{}: {} its blob\n", path, console.green("matches")));
+  } else if (verdict.matches) {
+    console.out(formatted("{}: {} from its blob: the SHA-256 is {}, the name {}\n", path, console.red("differs"),
+                          verdict.text, printable(verdict.blob)));
+  } else if (verdict.code == Exit::good) {
+    console.out(formatted("{}: note: not compared: {}\n", path, verdict.text));
+  } else {
+    console.out(formatted("{}: {} with its blob: {}\n", path, console.red("not compared"), printable(verdict.text)));
   }
 }
 
@@ -144,14 +136,12 @@ Exit CacheComparison::print(bool quiet, Console& console, Json* json) const {
   if (json != nullptr) json->line().key("cache").open('{').key("files").open('[');
   for (const Verdict& verdict : verdicts_) {
     code = worse(code, verdict.code);
-    if (json == nullptr) {
-      print_verdict(verdict, quiet, console);
-      continue;
+    if (json != nullptr) {
+      json->line().open('{').field("path", verdict.path).field("blob", verdict.blob);
+      json->field("matches", verdict.matches).field(verdict.matches ? "sha256" : "reason", verdict.text).close('}');
+    } else if (!quiet || verdict.code != Exit::good) {
+      print_verdict(verdict, console);
     }
-    const bool compared = verdict.match == Match::yes || verdict.match == Match::no;
-    json->line().open('{').field("path", verdict.path).field("blob", verdict.blob);
-    json->field("matches", compared ? std::optional(verdict.match == Match::yes) : std::nullopt);
-    json->field(compared ? "sha256" : "reason", verdict.text).close('}');
   }
   if (json != nullptr) json->close(']').line().key("incomplete").open('[');
   for (const std::string& folder : blobs_) {

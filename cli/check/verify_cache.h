@@ -6,6 +6,7 @@
 
 #include <safetensors/file.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,15 +30,14 @@ class CacheComparison {
   Exit print(bool quiet, Console& console, Json* json) const;
 
  private:
-  enum class Match { yes, no, not_checked, failed };
   struct Verdict {
     std::string path;
-    Match match = Match::not_checked;
-    std::string blob;  // its name, or empty
-    std::string text;  // the reason, or the SHA-256 that differs
+    std::string blob;                            // its name, or empty
+    std::optional<bool> matches = std::nullopt;  // nothing: not compared
+    std::string text;                            // the SHA-256, or the reason
     Exit code = Exit::good;
   };
-  void print_verdict(const Verdict& verdict, bool quiet, Console& console) const;
+  static void print_verdict(const Verdict& verdict, Console& console);
 
   std::vector<Verdict> verdicts_;
   std::set<std::string> blobs_;  // folders of the blobs

@@ -14,55 +14,17 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kCastDescription[] =
-    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
-OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
-folder, and tensors of one file stay together.
-
-To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A
-cast to fewer bits rounds to nearest, ties to even. To an integer, casts tensors
-of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does not
-fit is an error, and nothing is written. Floats and integers of 8 bits or fewer
-usually have scales in other tensors. So they are only cast with --dtype, and
-an input that holds them needs --match, --exclude or --force before wider floats
-beside them are cast.)";
-
 constexpr char kCastDtypes[] =
     "f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, u32 and u64";
 
-constexpr Option kCastTable[] = {
-    {"--to", "DTYPE",
-     "the new dtype: f64, f32, f16, bf16, f8_e4m3,\n"
-     "f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32,\n"
-     "i64, u8, u16, u32 or u64. Words such as half,\n"
-     "bfloat16, fp8 and int8 are names of them, too",
-     nullptr, Values::cast},
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    kOutputOption,
-    kShardSizeOption,
-    kStemOption,
-    kWeightsOnlyOption,
-    kMetadataOption,
-    kDurabilityOption,
-    kForceOption,
-    kDryRunOption,
-    kJsonOption,
-};
-
-constexpr const char kCastDetails[] = R"(OVERFLOW counts elements that are too large for the new dtype: they become
-infinity, or in F8_E4M3 the largest number, or in the FNUZ dtypes NaN. UNDERFLOW
-counts elements that become zero, but are not zero. NAN counts elements that
-were NaN. Only tensors with such elements are listed, on a terminal the first
-ten.)";
-
-constexpr const char* kCastExamples[] = {
-    "safetensors cast model.safetensors half.safetensors --to bf16",
-    "safetensors cast llama-7b/ llama-7b-bf16/ --to bf16 --exclude '*norm*'",
-    "safetensors cast llama-7b/ llama-7b-f16/ --to f16 --dtype f32 --layers 0-15",
-};
+constexpr auto kCastTable = joined(
+    {
+        {"--to", "DTYPE",
+         "the new dtype: f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, "
+         "u32 or u64. Words such as half, bfloat16, fp8 and int8 are names of them, too",
+         nullptr, Values::cast},
+    },
+    kChoiceOptions, kModelOptions, kWriteOptions);
 
 // The dtypes that are cast without --from. Those of 8 bits are not among them.
 std::vector<Dtype> usual_sources(Dtype to) {
@@ -79,13 +41,11 @@ bool holds_small_numbers(const Tensor& tensor) {
 // A name with * for its parts of digits, which --match and --exclude take: "layers.*.scale".
 std::string layer_pattern(std::string_view name) {
   std::string pattern;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
+  for (const std::string_view part : split(name, '.')) {
     const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    (pattern += begin == 0 ? "" : ".") += number ? "*" : part;
-    begin = end + 1;
+    (pattern += number ? "*" : part) += '.';
   }
+  pattern.pop_back();
   return pattern;
 }
 
@@ -222,17 +182,25 @@ const Command kCast = {
     .name = "cast",
     .summary = "write a new file whose tensors have another dtype",
     .title = "Write a new file or model whose floats or integers have another dtype.",
-    .usage =
-        "safetensors cast IN OUT --to DTYPE [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--layers LIST]\n"
-        "                 [OPTIONS]",
-    .description = kCastDescription,
+    .usage = "IN OUT --to DTYPE",
+    .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
+IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together.
+
+To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A cast to fewer bits rounds to nearest,
+ties to even. To an integer, casts tensors of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does
+not fit is an error, and nothing is written. Floats and integers of 8 bits or fewer usually have scales in other
+tensors. So they are only cast with --dtype, and an input that holds them needs --match, --exclude or --force before
+wider floats beside them are cast.)",
     .options = kCastTable,
-    .details = kCastDetails,
-    .examples = kCastExamples,
+    .details = R"(OVERFLOW counts elements that are too large for the new dtype: they become infinity, or in
+F8_E4M3 the largest number, or in the FNUZ dtypes NaN. UNDERFLOW counts elements that become zero, but are not zero.
+NAN counts elements that were NaN. Only tensors with such elements are listed, on a terminal the first ten.)",
+    .examples = R"(safetensors cast model.safetensors half.safetensors --to bf16
+safetensors cast llama-7b/ llama-7b-bf16/ --to bf16 --exclude '*norm*'
+safetensors cast llama-7b/ llama-7b-f16/ --to f16 --dtype f32 --layers 0-15)",
     .exits =
-        "0 written; 1 a file is invalid, there is no such cast, a value does not\n"
-        "fit, or OUT exists; 2 usage; 3 a file cannot be read or written",
+        "0 written; 1 a file is invalid, there is no such cast, a value does not fit, or OUT exists; 2 usage; 3 a file "
+        "cannot be read or written",
     .run = run_cast,
 };
 

@@ -2,10 +2,9 @@
 #include "arguments.h"
 #include "command.h"
 #include "console.h"
-#include "folder_names.h"
+#include "folders.h"
 #include "index_problems.h"
 #include "json_output.h"
-#include "model_path.h"
 #include "new_file.h"
 #include "text/text.h"
 
@@ -18,35 +17,11 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kIndexDescription[] =
-    R"(An index, such as model.safetensors.index.json, says which tensor is in which
-file of a folder. Writes the index of all shards of a model: the files that the
-old index names, and the others that are called STEM-00001-of-0000N.safetensors
-as these are. Without an old index: the files that are called so, or else all.
-FOLDER may also be an index in the folder. Shows the problems of the old index,
-which the new one does not have, and replaces it only with --force. Reads only
-headers. No index repairs a lost file, a tensor that is in no file, or a tensor
-in two files that the old index does not name: then the error says what to do.
-verify also finds the problems.)";
-
 constexpr Option kIndexTable[] = {
     {"--name", "STEM", "the beginning of the name of the index"},
     {"-f,--force", nullptr, "replace an index"},
     {"-n,--dry-run", nullptr, "show what would be done, write nothing"},
     kJsonOption,
-};
-
-constexpr const char* kIndexExamples[] = {
-    "safetensors index llama-7b/",
-    "safetensors index llama-7b/ --force",
-};
-
-struct IndexRequest {
-  std::string path;
-  std::optional<std::string> stem;
-  bool force = false;
-  bool dry_run = false;
-  bool json = false;
 };
 
 // Checks the old index.
@@ -92,22 +67,24 @@ struct IndexResult {
 };
 
 // Error: with the path that it is about.
-Status make_one(const IndexRequest& request, IndexResult& result) {
+Status make_one(const Arguments& given, IndexResult& result) {
+  const std::string& argument = given.positionals[0];
+  const bool force = given.has("force");
   const auto at = [](const std::string& path, Error error) {
     if (error.path.empty()) error.path = path;
     return error;
   };
-  Result<CheckpointIndex> index = make_index(request.path, {.stem = request.stem});
+  Result<CheckpointIndex> index = make_index(argument, {.stem = given.value("name")});
   if (!index) {
     Error error = index.error();
-    error.message += next_step(request.path, error);
-    return at(request.path, std::move(error));
+    error.message += next_step(argument, error);
+    return at(argument, std::move(error));
   }
   result.index = *std::move(index);
   std::error_code failed;
-  const bool in_folder = std::filesystem::is_directory(request.path, failed);
-  const std::string folder = in_folder ? request.path : request.path.substr(0, request.path.rfind('/') + 1);
-  const std::string& path = result.path = in_folder ? path_in_folder(folder, result.index->name) : request.path;
+  const bool in_folder = std::filesystem::is_directory(argument, failed);
+  const std::string folder = in_folder ? argument : argument.substr(0, argument.rfind('/') + 1);
+  const std::string& path = result.path = in_folder ? path_in_folder(folder, result.index->name) : argument;
   const bool exists = std::filesystem::exists(path, failed);
   Result<IndexCheck> old = exists ? check_old(path) : IndexCheck();
   if (!old) return at(path, old.error());
@@ -116,9 +93,9 @@ Status make_one(const IndexRequest& request, IndexResult& result) {
                       return problem.kind == IndexProblemKind::duplicate_tensor;  // no index changes this
                     });
   if (result.is_right) return {};
-  Status status = NewFile::check(path, request.force);
-  if (status && !request.dry_run) {
-    status = write_index(folder, *result.index, {.new_file = !request.force});
+  Status status = NewFile::check(path, force);
+  if (status && !given.has("dry-run")) {
+    status = write_index(folder, *result.index, {.new_file = !force});
     result.written = bool(status);
   }
   return status ? status : Status(at(path, status.error()));
@@ -136,9 +113,9 @@ void print_result(const IndexResult& result, bool good, Console& console) {
                         counted(index.files.size(), "file"), size_text(index.total_size)));
 }
 
-void print_result_json(const IndexRequest& request, const IndexResult& result, const Status& status, Console& console) {
+void print_result_json(const Arguments& given, const IndexResult& result, const Status& status, Console& console) {
   Json json(console, "index");
-  json.field("path", request.path).field("dry_run", request.dry_run).field("written", result.written);
+  json.field("path", given.positionals[0]).field("dry_run", given.has("dry-run")).field("written", result.written);
   if (result.index) {
     json.field("index", result.index->name).field("file_count", result.index->files.size());
     json.field("tensor_count", result.index->tensors).field("total_size", result.index->total_size);
@@ -151,13 +128,11 @@ void print_result_json(const IndexRequest& request, const IndexResult& result, c
 
 Exit run_index(const Arguments& given, Console& console) {
   if (given.positionals.size() != 1) throw UsageError(given.positionals.empty() ? "which FOLDER?" : "takes one FOLDER");
-  const IndexRequest request{given.positionals[0], given.value("name"), given.has("force"), given.has("dry-run"),
-                             given.json()};
   IndexResult result;
-  const Status status = make_one(request, result);
-  notice_beside(request.path, console);
-  if (request.json)
-    print_result_json(request, result, status, console);
+  const Status status = make_one(given, result);
+  notice_beside(given.positionals[0], console);
+  if (given.json())
+    print_result_json(given, result, status, console);
   else if (result.index)
     print_result(result, bool(status), console);
   return status ? Exit::good : console.error(status.error().path, status.error());
@@ -169,15 +144,20 @@ const Command kIndex = {
     .name = "index",
     .summary = "write the index of a model of several files",
     .title = "Write the index of a model of several files.",
-    .usage = "safetensors index FOLDER [--name STEM] [--force] [--dry-run] [--json]",
-    .description = kIndexDescription,
+    .usage = "FOLDER",
+    .description = R"(An index, such as model.safetensors.index.json, says which tensor is in which file of a folder.
+Writes the index of all shards of a model: the files that the old index names, and the others that are called
+STEM-00001-of-0000N.safetensors as these are. Without an old index: the files that are called so, or else all. FOLDER
+may also be an index in the folder. Shows the problems of the old index, which the new one does not have, and replaces
+it only with --force. Reads only headers. No index repairs a lost file, a tensor that is in no file, or a tensor in
+two files that the old index does not name: then the error says what to do. verify also finds the problems.)",
     .options = kIndexTable,
     .arguments = Values::folder,
-    .examples = kIndexExamples,
+    .examples = R"(safetensors index llama-7b/
+safetensors index llama-7b/ --force)",
     .exits =
-        "0 written, or no change; 1 the old index has problems and --force is not\n"
-        "given, or no index repairs the model; 2 usage; 3 a file cannot be read or\n"
-        "written",
+        "0 written, or no change; 1 the old index has problems and --force is not given, or no index repairs the "
+        "model; 2 usage; 3 a file cannot be read or written",
     .run = run_index,
 };
 

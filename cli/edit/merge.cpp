@@ -12,55 +12,12 @@ namespace {
 constexpr std::uint64_t kDefaultShardSize = 5'000'000'000;
 constexpr std::size_t kAnyNumber = ~std::size_t{0};
 
-constexpr const char kMergeDescription[] =
-    R"(Each IN is a file, or a folder, an index or a pattern of a model of several
-files. Two tensors of one name are an error. The tensors are in the order in
-which this library writes them, if all files of IN have this order. Otherwise,
-they are in the order of the files. So merge after split gives the same bytes
-for a file that this library wrote.)";
+constexpr auto kMergeTable = joined({{"-o,--output", "OUT", "the new file", nullptr, Values::path}}, kWriteOptions);
+constexpr auto kSplitTable = joined(kModelOptions, kWriteOptions);
 
-constexpr const char kSplitDescription[] =
-    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
-OUT is a folder for the files STEM-00001-of-0000N.safetensors and their index,
-STEM.safetensors.index.json. The tensors are split exactly as huggingface_hub
-does: in their order, and a tensor that is larger than SIZE gets a file of its
-own. If one file is enough, it is STEM.safetensors, without an index.)";
-
-constexpr Option kMergeTable[] = {
-    {"-o,--output", "OUT", "the new file", nullptr, Values::path},
-    kMetadataOption,
-    kDurabilityOption,
-    kForceOption,
-    kDryRunOption,
-    kJsonOption,
-};
-
-constexpr Option kSplitTable[] = {
-    {"--max-shard-size", "SIZE",
-     "maximum size of the tensors in one file (default\n"
-     "5GB): 5GB is 5,000,000,000 bytes, 5GiB is\n"
-     "5,368,709,120"},
-    kOutputOption,
-    {"--name", "STEM", "the beginning of the names of the files (default\nmodel, or that of a model of several files)"},
-    kWeightsOnlyOption,
-    kMetadataOption,
-    kDurabilityOption,
-    {"-f,--force", nullptr, "write into OUT if it holds files, and replace a\nmodel"},
-    kDryRunOption,
-    kJsonOption,
-};
-
-constexpr const char* kMergeExamples[] = {
-    "safetensors merge llama-7b/ -o llama-7b.safetensors",
-    "safetensors merge base.safetensors head.safetensors -o model.safetensors",
-};
-constexpr const char* kSplitExamples[] = {
-    "safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB",
-    "safetensors split llama-7b/ llama-7b/ --max-shard-size 10GB --force",
-};
 constexpr const char kMergeExits[] =
-    "0 written; 1 a file is invalid, two tensors have one name, or OUT\n"
-    "exists; 2 usage; 3 a file cannot be read or written";
+    "0 written; 1 a file is invalid, two tensors have one name, or OUT exists; 2 usage; 3 a file cannot be read or "
+    "written";
 
 Exit run_merge(const Arguments& given, Console& console) {
   RewriteRequest request(kMerge, given, kAnyNumber);
@@ -85,10 +42,14 @@ const Command kMerge = {
     .name = "merge",
     .summary = "join files or models in one file",
     .title = "Write the tensors of several files or models to one file.",
-    .usage = "safetensors merge IN... -o OUT [OPTIONS]",
-    .description = kMergeDescription,
+    .usage = "IN... -o OUT",
+    .description = R"(Each IN is a file, or a folder, an index or a pattern of a model of several files. Two tensors
+of one name are an error. The tensors are in the order in which this library writes them, if all files of IN have this
+order. Otherwise, they are in the order of the files. So merge after split gives the same bytes for a file that this
+library wrote.)",
     .options = kMergeTable,
-    .examples = kMergeExamples,
+    .examples = R"(safetensors merge llama-7b/ -o llama-7b.safetensors
+safetensors merge base.safetensors head.safetensors -o model.safetensors)",
     .exits = kMergeExits,
     .run = run_merge,
 };
@@ -97,10 +58,14 @@ const Command kSplit = {
     .name = "split",
     .summary = "split a file or a model into files and an index",
     .title = "Split a file or a model into several files and their index.",
-    .usage = "safetensors split IN OUT [--max-shard-size SIZE] [OPTIONS]",
-    .description = kSplitDescription,
+    .usage = "IN OUT",
+    .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a folder
+for the files STEM-00001-of-0000N.safetensors and their index, STEM.safetensors.index.json. The tensors are split
+exactly as huggingface_hub does: in their order, and a tensor that is larger than SIZE (5GB by default) gets a file of
+its own. If one file is enough, it is STEM.safetensors, without an index.)",
     .options = kSplitTable,
-    .examples = kSplitExamples,
+    .examples = R"(safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB
+safetensors split llama-7b/ llama-7b/ --max-shard-size 10GB --force)",
     .exits = kMergeExits,
     .run = run_split,
 };

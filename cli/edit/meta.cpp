@@ -20,12 +20,6 @@ namespace {
 // First plans the edit of all files of the model. This gives the sizes that --dry-run shows, and finds errors before a
 // file changes. Then the library edits one file after the other.
 
-struct MetaEdit {
-  bool dry_run = false;
-  bool json = false;
-  EditOptions options = {};
-};
-
 using Edits = std::vector<MetadataEdit>;
 
 struct Plan {
@@ -97,37 +91,13 @@ void print_plan(Console& console, const Header& header, const Edits& edits, cons
 }
 
 void json_plan(Json& json, const Target& target) {
-  json.field("header_bytes", target.plan.header_bytes)
-      .field("file_bytes", target.plan.file_bytes)
-      .key("edits")
-      .open('[');
+  json.field("header_bytes", target.plan.header_bytes).field("file_bytes", target.plan.file_bytes);
+  json.key("edits").open('[');
   for (std::size_t i = 0; i < target.edits.size(); ++i) {
     json.line().open('{').field("key", target.edits[i].key).field("old", target.old[i]);
     json.field("new", target.edits[i].value).close('}');
   }
   json.close(']');
-}
-
-// of_model: whether the argument leads to several files, which the document then lists.
-void print_json(Console& console, const std::string& path, const MetaEdit& edit, const std::vector<Target>& targets,
-                bool of_model, const Error* error) {
-  Json json(console, "meta");
-  json.field("path", path).field("dry_run", edit.dry_run).field("in_place", edit.options.in_place);
-  json.field("changed", error == nullptr && !edit.dry_run);
-  if (error != nullptr) {
-    json_input_error(json, path, *error);
-  } else if (!of_model) {
-    json_plan(json, targets[0]);
-  } else {
-    json.key("files").open('[');
-    for (const Target& target : targets) {
-      json.line().open('{').field("path", target.path);
-      json_plan(json, target);
-      json.close('}');
-    }
-    json.close(']');
-  }
-  json.finish();
 }
 
 // Finds the pair with this key, or else the pair whose escaped key, as the commands show it, is `key`.
@@ -186,17 +156,13 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
   return targets;
 }
 
-// Edits the file. A signal stops the copy: the library removes the unfinished file, and the process ends by the signal.
-Status write_edit(const std::string& path, const Edits& edits, EditOptions options, Console& console) {
-  const Interrupt interrupt;
+// Edits one file after the other. A signal stops the copy: the library removes the unfinished file, and the process
+// ends by the signal. An error says how many files are already changed.
+Status write_files(const std::vector<Target>& targets, EditOptions options, Console& console) {
   options.write.progress = shown_progress(console);
-  return edit_metadata(path, edits, options);
-}
-
-// Edits one file after the other. An error says how many files are already changed.
-Status write_files(const std::vector<Target>& targets, const EditOptions& options, Console& console) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const Status status = write_edit(targets[i].path, targets[i].edits, options, console);
+    const Interrupt interrupt;
+    const Status status = edit_metadata(targets[i].path, targets[i].edits, options);
     if (status) continue;
     Error error = status.error();
     if (error.path.empty()) error.path = targets[i].path;
@@ -209,60 +175,55 @@ Status write_files(const std::vector<Target>& targets, const EditOptions& option
   return {};
 }
 
-// given: "set", the file, KEY=VALUE... or "rm", the file, KEY...
-Exit run_meta_edit(const MetaEdit& edit, const std::vector<std::string>& given, Console& console) {
-  const Edits edits = parse_edits(given);
-  if (given[1] == kStandardInput) throw UsageError("set and rm need a file, not standard input");
-  EditOptions options = edit.options;
-  options.parse.allow_leading_whitespace = true;
-  std::optional<Result<Input>> input(Input::open(given[1], console));
-  const bool of_model = *input && (*input)->files().size() > 1;
+// set and rm.
+Exit edit(const Arguments& given, const EditOptions& options, Console& console) {
+  const std::string& argument = given.positionals[1];
+  const Edits edits = parse_edits(given.positionals);
+  if (argument == kStandardInput) throw UsageError("set and rm need a file, not standard input");
+  const bool dry_run = given.has("dry-run");
+  std::optional<Result<Input>> input(Input::open(argument, console));
+  const std::size_t files = *input ? (*input)->files().size() : 0;
   // For one file of a folder, the path of the file.
-  const std::string path = *input && (*input)->files().size() == 1 ? (*input)->files()[0].path() : given[1];
+  const std::string path = files == 1 ? (*input)->files()[0].path() : argument;
   Result<std::vector<Target>> targets =
       *input ? plan_files(**input, edits, options) : Result<std::vector<Target>>(input->error());
   Status status = targets ? Status() : Status(targets.error());
   input.reset();  // the library opens the files again
-  if (status && !edit.dry_run) {
+  if (status && !dry_run) {
     for (Target& target : *targets) target.header.reset();
     status = write_files(*targets, options, console);
   }
-  const Error* error = status ? nullptr : &status.error();
-  if (edit.json) {
-    print_json(console, path, edit, targets ? *targets : std::vector<Target>(), of_model, error);
-  } else if (error == nullptr && edit.dry_run) {
+  if (given.json()) {
+    Json json(console, "meta");
+    json.field("path", path).field("dry_run", dry_run).field("in_place", options.in_place);
+    json.field("changed", status.ok() && !dry_run);
+    if (!status) {
+      json_input_error(json, path, status.error());
+    } else if (files == 1) {
+      json_plan(json, targets->front());
+    } else {
+      json.key("files").array(*targets, [&](const Target& target) {
+        json.line().open('{').field("path", target.path);
+        json_plan(json, target);
+        json.close('}');
+      });
+    }
+    json.finish();
+  } else if (status && dry_run) {
     for (const Target& target : *targets) {
-      if (of_model) console.heading(printable(target.name) + ":");
+      if (files > 1) console.heading(printable(target.name) + ":");
       print_plan(console, *target.header, target.edits, target.plan, options.in_place);
     }
   }
-  return error == nullptr ? Exit::good : input_error(path, *error, console);
+  return status ? Exit::good : input_error(path, status.error(), console);
 }
-
-constexpr const char kMetaDescription[] =
-    R"(PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. ls prints every pair, escaped, and
-the metadata of the index. get prints one value unchanged (escaped on a
-terminal) and a line feed, from the first file that has KEY. set and rm write a
-new file with the same tensors, which replaces the old one. rm changes nothing
-if a KEY does not exist. You may write KEY as ls shows it.
-
-set changes every file of a model, and rm each that has a KEY, one after the
-other. Nothing is changed if one of the new headers is invalid or too large. A
-kill can leave some files changed and the others not, each of them complete: run
-the same command again.)";
 
 constexpr Option kMetaTable[] = {
     {"-n,--dry-run", nullptr, "show what would be done, change nothing"},
     {"--in-place", nullptr,
-     "overwrite only the header, if the new one fits.\n"
-     "Fast for large files, but a kill or a power cut\n"
-     "during the write can leave a damaged header, and\n"
-     "a program that opens the file meanwhile can see\n"
-     "one"},
-    {"--slack", "N",
-     "reserve N bytes for later edits in place; N may\n"
-     "end in KiB or MiB"},
+     "overwrite only the header, if the new one fits. Fast for large files, but a kill or a power cut during the write "
+     "can leave a damaged header, and a program that opens the file meanwhile can see one"},
+    {"--slack", "N", "reserve N bytes for later edits in place; N may end in KiB or MiB"},
     {"--durability", "D",
      "after a power cut there is\n"
      "full  the new file (default)\n"
@@ -270,14 +231,6 @@ constexpr Option kMetaTable[] = {
      "none  no guarantee",
      "full|file|none"},
     kJsonOption,
-};
-
-constexpr const char* kMetaExamples[] = {
-    "safetensors meta ls model.safetensors",
-    "safetensors meta get model.safetensors format",
-    "safetensors meta set model.safetensors license=apache-2.0 --dry-run",
-    "safetensors meta rm model.safetensors draft --in-place",
-    "safetensors meta set llama/ license=apache-2.0",
 };
 
 void print_json(Json& json, const Input& input) {
@@ -306,24 +259,6 @@ void print_text(Console& console, const Input& input) {
   }
 }
 
-Exit list(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 2) throw UsageError("ls takes one PATH");
-  const Result<Input> input = Input::open(given[1], console);
-  if (as_json) {
-    Json json(console, "meta");
-    json.field("path", given[1]);
-    if (input) {
-      print_json(json, *input);
-    } else {
-      json_input_error(json, given[1], input.error());
-    }
-    json.finish();
-  } else if (input) {
-    print_text(console, *input);
-  }
-  return input ? Exit::good : input_error(given[1], input.error(), console);
-}
-
 // The pair in the first file that has it.
 std::optional<Metadata::value_type> find_pair(const Input& input, std::string_view key) {
   for (const File& file : input.files()) {
@@ -332,69 +267,78 @@ std::optional<Metadata::value_type> find_pair(const Input& input, std::string_vi
   return std::nullopt;
 }
 
-Exit get(const std::vector<std::string>& given, bool as_json, Console& console) {
-  if (given.size() != 3) throw UsageError("get takes one PATH and one KEY");
-  const Result<Input> input = Input::open(given[1], console);
-  const auto pair = input ? find_pair(*input, given[2]) : std::nullopt;
-  const Error missing = fault(Errc::not_found, formatted("no metadata key `{}`", printable(given[2])));
-  const Error* error = !input ? &input.error() : !pair ? &missing : nullptr;
-  if (as_json) {
+// ls and get.
+Exit show(const Arguments& given, Console& console) {
+  const std::vector<std::string>& words = given.positionals;
+  const bool all = words[0] == "ls";
+  if (words.size() != (all ? 2 : 3)) throw UsageError(all ? "ls takes one PATH" : "get takes one PATH and one KEY");
+  const Result<Input> input = Input::open(words[1], console);
+  const auto pair = input && !all ? find_pair(*input, words[2]) : std::nullopt;
+  std::optional<Error> error;
+  if (!input) error = input.error();
+  if (input && !all && !pair) error = fault(Errc::not_found, formatted("no metadata key `{}`", printable(words[2])));
+  if (given.json()) {
     Json json(console, "meta");
-    json.field("path", given[1]);
-    if (error != nullptr) {
-      json_input_error(json, given[1], *error);
-    } else {
-      json.field("key", pair->first).field("value", pair->second);
-    }
+    json.field("path", words[1]);
+    if (error) json_input_error(json, words[1], *error);
+    if (pair) json.field("key", pair->first).field("value", pair->second);
+    if (input && all) print_json(json, *input);
     json.finish();
-  } else if (error == nullptr) {
-    console.out(console.out_is_terminal() ? visible(pair->second) : std::string(pair->second));
-    console.out("\n");
+  } else if (pair) {
+    console.out((console.out_is_terminal() ? visible(pair->second) : std::string(pair->second)) + "\n");
+  } else if (input && all) {
+    print_text(console, *input);
   }
-  return error == nullptr ? Exit::good : input_error(given[1], *error, console);
+  return error ? input_error(words[1], *error, console) : Exit::good;
 }
 
-Exit run_meta(const Arguments& arguments, Console& console) {
-  const std::vector<std::string>& given = arguments.positionals;
-  const bool in_place = arguments.has("in-place");
-  const auto slack = arguments.size("slack", "a number of bytes, such as 4096 or 4KiB");
-  MetaEdit edit{.dry_run = arguments.has("dry-run"), .json = arguments.json()};
-  const std::string action = given.empty() ? "" : given[0];
+Exit run_meta(const Arguments& given, Console& console) {
+  EditOptions options;
+  options.in_place = given.has("in-place");
+  const auto slack = given.size("slack", "a number of bytes, such as 4096 or 4KiB");
+  const std::string action = given.positionals.empty() ? "" : given.positionals[0];
   const bool edits = action == "set" || action == "rm";
-  if (!edits && (edit.dry_run || in_place || slack || arguments.has("durability")))
+  if (!edits && (given.has("dry-run") || options.in_place || slack || given.has("durability")))
     throw UsageError("--dry-run, --in-place, --slack and --durability go with set and rm");
-  if (action == "ls") return list(given, edit.json, console);
-  if (action == "get") return get(given, edit.json, console);
+  if (action == "ls" || action == "get") return show(given, console);
   if (action.empty()) throw UsageError("what to do: ls, get, set or rm?");
   if (!edits) throw UsageError(not_a_choice("the action", kMeta.words, action));
-  if (slack && in_place) throw UsageError("--slack goes with a new file, not with --in-place");
-  edit.options.in_place = in_place;
-  edit.options.metadata_slack = slack.value_or(0);
-  edit.options.write.durability = durability_of(arguments);
-  edit.options.write.in_place_if_no_rename = in_place_if_no_rename();
-  return run_meta_edit(edit, given, console);
+  if (slack && options.in_place) throw UsageError("--slack goes with a new file, not with --in-place");
+  options.metadata_slack = slack.value_or(0);
+  options.parse.allow_leading_whitespace = true;
+  options.write.durability = durability_of(given);
+  options.write.in_place_if_no_rename = in_place_if_no_rename();
+  return edit(given, options, console);
 }
 
 }  // namespace
 
 const Command kMeta = {
+    .heading = "edit",
     .name = "meta",
     .summary = "show and change metadata: meta ls, get, set, rm",
     .title = "Show and change the metadata of a file.",
-    .usage =
-        "safetensors meta ls PATH [--json]\n"
-        "safetensors meta get PATH KEY [--json]\n"
-        "safetensors meta set PATH KEY=VALUE... [OPTIONS]\n"
-        "safetensors meta rm PATH KEY... [OPTIONS]",
-    .description = kMetaDescription,
+    .usage = "ls PATH\nget PATH KEY\nset PATH KEY=VALUE...\nrm PATH KEY...",
+    .description = R"(PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or - for
+standard input. ls prints every pair, escaped, and the metadata of the index. get prints one value unchanged (escaped
+on a terminal) and a line feed, from the first file that has KEY. set and rm write a new file with the same tensors,
+which replaces the old one. rm changes nothing if a KEY does not exist. You may write KEY as ls shows it.
+
+set changes every file of a model, and rm each that has a KEY, one after the other. Nothing is changed if one of the
+new headers is invalid or too large. A kill can leave some files changed and the others not, each of them complete:
+run the same command again.)",
     .options_heading = "options of set and rm:",
     .options = kMetaTable,
     .words = "ls|get|set|rm",
     .after_model = Values::key,
-    .examples = kMetaExamples,
+    .examples = R"(safetensors meta ls model.safetensors
+safetensors meta get model.safetensors format
+safetensors meta set model.safetensors license=apache-2.0 --dry-run
+safetensors meta rm model.safetensors draft --in-place
+safetensors meta set llama/ license=apache-2.0)",
     .exits =
-        "0 done; 1 the file is invalid, KEY does not exist, or the header does\n"
-        "not fit in place; 2 usage; 3 the file cannot be read or written",
+        "0 done; 1 the file is invalid, KEY does not exist, or the header does not fit in place; 2 usage; 3 the file "
+        "cannot be read or written",
     .run = run_meta,
 };
 

@@ -139,45 +139,13 @@ Result<std::string> Substitution::apply(std::string_view name) const {
 
 #endif
 
-constexpr const char kRenameDescription[] =
-    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
-OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
-folder, and tensors of one file stay together.
-
-Each EXPRESSION is applied to each name, one after the other, as sed -E does:
-s/RE/TEXT/, where RE has the syntax of RE2. In TEXT, & or \0 is the whole match,
-and \1 to \9 are the groups; \& and \\ are the characters themselves. After the
-last /, g replaces every match, and i ignores upper and lower case. A character
-other than / may take its place. If two tensors would get one name, that is an
-error. With --match and such, only the tensors that they choose get another
-name.)";
-
-constexpr Option kRenameTable[] = {
-    {"--map", "FILE",
-     "new names: lines of OLD, a tab and NEW, the exact\n"
-     "names. Expressions apply to the names after this",
-     nullptr, Values::path},
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    kOutputOption,
-    kShardSizeOption,
-    kStemOption,
-    kWeightsOnlyOption,
-    kMetadataOption,
-    kDurabilityOption,
-    kForceOption,
-    {"-n,--dry-run", nullptr, "show the new names and the files, write nothing"},
-    kJsonOption,
-};
-
-constexpr const char* kRenameExamples[] = {
-    "safetensors rename in.safetensors out.safetensors 's/^model\\.//'",
-    "safetensors rename lora.safetensors out.safetensors 's/down/A/' --dry-run",
-    "safetensors rename llama-7b/ renamed/ --layers 0-3 's/$/.frozen/'",
-    "safetensors rename llama-7b/ renamed/ --map names.tsv",
-};
+constexpr auto kRenameTable = joined(
+    {
+        {"--map", "FILE",
+         "new names: lines of OLD, a tab and NEW, the exact names. Expressions apply to the names after this", nullptr,
+         Values::path},
+    },
+    kChoiceOptions, kModelOptions, kWriteOptions);
 
 struct Renaming {
   std::vector<std::string> expressions;
@@ -198,9 +166,9 @@ struct Renaming {
 
   Status change(const Input& input, const std::string& path, std::vector<RewriteTensor>& tensors) {
     if (map) {
-      Status status = read_name_map(*map, names);
-      if (status) status = check_name_map(input, path, *map, names);
-      if (!status) return status;
+      Result<NameMap> read = read_name_map(*map, input, path);
+      if (!read) return read.error();
+      names = *std::move(read);
     }
     const Result<std::vector<bool>> selected = select_tensors(tensors, selection);
     if (!selected) return selected.error();
@@ -272,16 +240,23 @@ const Command kRename = {
     .name = "rename",
     .summary = "write a new file with other names: s/RE/TEXT/ or a list",
     .title = "Write a new file or model whose tensors have other names.",
-    .usage =
-        "safetensors rename IN OUT EXPRESSION... [--map FILE] [OPTIONS]\n"
-        "safetensors rename IN EXPRESSION... OUT [--map FILE] [OPTIONS]\n"
-        "safetensors rename IN OUT --map FILE [OPTIONS]",
-    .description = kRenameDescription,
+    .usage = "IN OUT EXPRESSION...\nIN EXPRESSION... OUT\nIN OUT --map FILE",
+    .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
+IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together.
+
+Each EXPRESSION is applied to each name, one after the other, as sed -E does: s/RE/TEXT/, where RE has the syntax of
+RE2. In TEXT, & or \0 is the whole match, and \1 to \9 are the groups; \& and \\ are the characters themselves. After
+the last /, g replaces every match, and i ignores upper and lower case. A character other than / may take its place.
+If two tensors would get one name, that is an error. With --match and such, only the tensors that they choose get
+another name.)",
     .options = kRenameTable,
-    .examples = kRenameExamples,
+    .examples = R"(safetensors rename in.safetensors out.safetensors 's/^model\.//'
+safetensors rename lora.safetensors out.safetensors 's/down/A/' --dry-run
+safetensors rename llama-7b/ renamed/ --layers 0-3 's/$/.frozen/'
+safetensors rename llama-7b/ renamed/ --map names.tsv)",
     .exits =
-        "0 written; 1 a file is invalid, no name changes, two tensors get one\n"
-        "name, or OUT exists; 2 usage; 3 a file cannot be read or written",
+        "0 written; 1 a file is invalid, no name changes, two tensors get one name, or OUT exists; 2 usage; 3 a file "
+        "cannot be read or written",
     .run = run_rename,
 };
 

@@ -6,9 +6,8 @@
 #include "folders.h"
 #include "input.h"
 #include "interrupt.h"
-#include "model_path.h"
 #include "new_file.h"
-#include "text/table.h"
+#include "rows.h"
 #include "text/text.h"
 
 #include "format/checkpoint/model_names.h"
@@ -93,8 +92,8 @@ Status copy_file(const SideFile& from, const std::string& to, bool replace) {
     if (got < 0) return system_fault(Errc::read_failed, "cannot read", errno, from.path);
     if (got == 0) break;
     done += static_cast<std::uint64_t>(got);
-    const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(got));
-    if (Status written = copy->write(bytes); !written) return at_target(written.error());
+    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(got));
+    if (Status written = copy->write(as_text(bytes)); !written) return at_target(written.error());
   }
   if (Status placed = copy->commit(); !placed) return at_target(placed.error());
   return {};
@@ -158,12 +157,6 @@ Status copy_side_files(const SideFiles& files, const std::string& folder, bool r
     if (Status status = copy_file(file, to, replace); !status) return status;
   }
   return {};
-}
-
-std::uint64_t tensor_count(const CheckpointLayout& layout) {
-  std::uint64_t count = 0;
-  for (const CheckpointFile& file : layout.files()) count += file.header.size();
-  return count;
 }
 
 // Says which tensors of the files do not get into OUT: of two of one name, the index decides.
@@ -307,78 +300,82 @@ Status RewriteRequest::look_at_side_files(const Input& input) {
   return check_side_files(side_files_, output, force_);
 }
 
-void RewriteRequest::print_side_files(Console& console) const {
+void RewriteRequest::show_side_files(Console& console, Json* json) const {
   constexpr std::size_t kNamed = 8;
-  const auto line = [&](std::string text, std::vector<std::string> names) {
-    if (names.empty()) return;
-    for (std::size_t i = 0; i < names.size() && i < kNamed; ++i) text += (i == 0 ? " " : ", ") + printable(names[i]);
-    if (names.size() > kNamed) text += formatted(" and {} more", names.size() - kNamed);
-    console.line(text, 2);
-  };
   std::vector<std::string> names;
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
+  if (json != nullptr) {
+    json->key("copied_files").array(names, std::identity());
+    json->key("refused_files").array(side_files_.refused, std::identity()).line();
+    return;
+  }
+  const auto line = [&](std::string text, const std::vector<std::string>& list) {
+    if (list.empty()) return;
+    for (std::size_t i = 0; i < list.size() && i < kNamed; ++i) text += (i == 0 ? " " : ", ") + printable(list[i]);
+    if (list.size() > kNamed) text += formatted(" and {} more", list.size() - kNamed);
+    console.line(text, 2);
+  };
   line(dry_run_ ? "would copy:" : "copied:", names);
   if (choices_ && std::ranges::find(names, "config.json") != names.end())
     console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
   line("not copied, because they are symlinks that lead out of the folder or to no regular file:", side_files_.refused);
 }
 
-void RewriteRequest::json_side_files(Json& json) const {
-  json.key("copied_files").array(side_files_.files, [](const SideFile& file) { return file.name; });
-  json.key("refused_files").array(side_files_.refused, std::identity()).line();
-}
-
-void RewriteRequest::print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const {
+// JSON has all files, and a table shows those of a folder in a dry run.
+void RewriteRequest::show_files(Console& console, Json* json, const Rewrite& rewrite, const RewriteReport* report) {
   const CheckpointLayout& layout = rewrite.layout();
-  if (show) show(console, nullptr, report);
-  if (report == nullptr && rewrite.folder()) {
-    Table table({{"FILE"}, {"TENSORS", Table::Align::right}, {"SIZE", Table::Align::right}});
-    for (const CheckpointFile& file : layout.files())
-      table.row({printable(file.name), grouped(file.header.size()), size_text(file.header.file_bytes())});
-    if (!layout.index_text().empty())
-      table.row({printable(layout.index_name()), "", size_text(layout.index_text().size())});
-    table.print(console);
-  }
-  const std::string files =
-      rewrite.folder() ? formatted(" in {}", counted(layout.files().size(), "file")) : std::string();
-  console.out(formatted("{} {}: {}, {}{}\n", report == nullptr ? "would write" : "wrote", printable(output),
-                        counted(tensor_count(layout), "tensor"), size_text(layout.total_size()), files));
-  print_side_files(console);
-}
-
-void RewriteRequest::print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report,
-                                    const std::string& path, const Error* error) const {
-  Json json(console, verb);
-  json.key("inputs").array(inputs, std::identity());
-  json.field("output", output).field("dry_run", dry_run_).field("written", report != nullptr);
-  if (error != nullptr) {
-    json_input_error(json, path, *error);
-    return json.finish();
-  }
-  const CheckpointLayout& layout = rewrite->layout();
-  json.field("tensor_count", tensor_count(layout)).field("nbytes", layout.total_size());
-  json.field("index", layout.index_text().empty() ? std::nullopt : std::optional(layout.index_name()));
-  json.line().key("files").open('[');
+  if (json == nullptr && (report != nullptr || !rewrite.folder())) return;
+  Rows rows(console, json, "files",
+            {{"name", "FILE"},
+             {"tensor_count", "TENSORS", kRight},
+             {"header_bytes", nullptr},
+             {"file_bytes", "SIZE", kRight}});
   for (std::size_t i = 0; i < layout.files().size(); ++i) {
     const CheckpointFile& file = layout.files()[i];
-    json.line().open('{');
-    json.field("name", rewrite->folder() ? std::optional(file_name(*rewrite, report, i)) : std::nullopt);
-    json.field("tensor_count", file.header.size()).field("header_bytes", file.header.header_bytes());
-    json.field("file_bytes", file.header.file_bytes()).close('}');
+    const Cell name = report != nullptr && rewrite.folder() ? Cell(report->files[i]) : Cell(file.name);
+    rows.row({rewrite.folder() ? name : Cell(std::nullopt), file.header.size(), file.header.header_bytes(),
+              Cell::bytes(file.header.file_bytes())});
   }
-  json.close(']').line();
-  if (options.folder) json_side_files(json);
-  if (show) show(console, &json, report);
-  json.finish();
+  if (json == nullptr && !layout.index_text().empty())
+    rows.row({layout.index_name(), Cell(), Cell(), Cell::bytes(layout.index_text().size())});
+  rows.finish();
 }
 
-std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file) {
-  return report != nullptr ? report->files[file] : rewrite.layout().files()[file].name;
+void RewriteRequest::print(Console& console, const Rewrite& rewrite, const RewriteReport* report) const {
+  const CheckpointLayout& layout = rewrite.layout();
+  std::uint64_t tensors = 0;
+  for (const CheckpointFile& file : layout.files()) tensors += file.header.size();
+  if (json_) {
+    Json json = document(console, report != nullptr);
+    json.field("tensor_count", tensors).field("nbytes", layout.total_size());
+    json.field("index", layout.index_text().empty() ? std::nullopt : std::optional(layout.index_name())).line();
+    show_files(console, &json, rewrite, report);
+    json.line();
+    if (options.folder) show_side_files(console, &json);
+    if (show) show(console, &json, report);
+    return json.finish();
+  }
+  if (show) show(console, nullptr, report);
+  show_files(console, nullptr, rewrite, report);
+  console.out(formatted("{} {}: {}, {}{}\n", report == nullptr ? "would write" : "wrote", printable(output),
+                        counted(tensors, "tensor"), size_text(layout.total_size()),
+                        rewrite.folder() ? formatted(" in {}", counted(layout.files().size(), "file")) : ""));
+  show_side_files(console, nullptr);
 }
 
-Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console,
-                          const RewriteReport* report) const {
-  if (json_) print_all_json(console, nullptr, report, path, &error);
+Json RewriteRequest::document(Console& console, bool written) const {
+  Json json(console, verb);
+  json.key("inputs").array(inputs, std::identity());
+  json.field("output", output).field("dry_run", dry_run_).field("written", written);
+  return json;
+}
+
+Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console, bool written) const {
+  if (json_) {
+    Json json = document(console, written);
+    json_input_error(json, path, error);
+    json.finish();
+  }
   return input_error(path, error, console);
 }
 
@@ -401,12 +398,8 @@ Exit RewriteRequest::run(Console& console) {
   const RewriteReport* shown = report ? &*report : nullptr;
   if (report && rewrite->folder()) notice_beside(output, console);
   if (shown != nullptr) status = copy_side_files(side_files_, output, force_);
-  if (!status) return fail(output, status.error(), console, shown);
-  if (json_) {
-    print_all_json(console, &*rewrite, shown, {}, nullptr);
-  } else {
-    print_all(console, *rewrite, shown);
-  }
+  if (!status) return fail(output, status.error(), console, report.has_value());
+  print(console, *rewrite, shown);
   return Exit::good;
 }
 

@@ -22,32 +22,33 @@ namespace safetensors::cli {
 // The kind of OUT. as_input: a file if IN is a file or if the name of OUT ends in .safetensors, otherwise a folder.
 enum class OutputKind : unsigned char { as_input, file, folder };
 
-// Table entries of the options that several verbs have.
-inline constexpr Option kOutputOption = {"-o,--output", "OUT", "OUT, instead of the argument", nullptr, Values::path};
-inline constexpr Option kShardSizeOption = {"--max-shard-size", "SIZE",
-                                            "maximum size of the tensors in one file: 5GB is\n"
-                                            "5,000,000,000 bytes, 5GiB is 5,368,709,120"};
-inline constexpr Option kStemOption = {"--name", "STEM",
-                                       "the beginning of the names of the files in a\n"
-                                       "folder (default: that of IN, or model)"};
-inline constexpr Option kMetadataOption = {"--metadata", "WHICH",
-                                           "if two files have different values for a key:\n"
-                                           "same   an error (default)\n"
-                                           "first  take the value of the first file\n"
-                                           "last   take the value of the last file\n"
-                                           "none   write no metadata at all",
-                                           "same|first|last|none"};
-inline constexpr Option kDurabilityOption = {"--durability", "D",
-                                             "after a power cut there is\n"
-                                             "full  the new file (default)\n"
-                                             "file  the old file or the new one\n"
-                                             "none  no guarantee: the bytes reach the disk later",
-                                             "full|file|none"};
-inline constexpr Option kWeightsOnlyOption = {"--weights-only", nullptr,
-                                              "if OUT is a folder: copy no other files, such\n"
-                                              "as config.json and tokenizer.json"};
-inline constexpr Option kForceOption = {"-f,--force", nullptr, "replace OUT if it exists"};
-inline constexpr Option kDryRunOption = {"-n,--dry-run", nullptr, "show what would be written, write nothing"};
+// The options of all verbs that write a file or a model.
+inline constexpr Option kWriteOptions[] = {
+    {"--metadata", "WHICH",
+     "if two files have different values for a key:\n"
+     "same   an error (default)\n"
+     "first  take the value of the first file\n"
+     "last   take the value of the last file\n"
+     "none   write no metadata at all",
+     "same|first|last|none"},
+    {"--durability", "D",
+     "after a power cut there is\n"
+     "full  the new file (default)\n"
+     "file  the old file or the new one\n"
+     "none  no guarantee: the bytes reach the disk later",
+     "full|file|none"},
+    {"-f,--force", nullptr, "replace OUT if it exists; write into OUT if it is a folder that holds files"},
+    {"-n,--dry-run", nullptr, "show what would be written, write nothing"},
+    kJsonOption,
+};
+// And those of the verbs whose OUT may be a folder.
+inline constexpr Option kModelOptions[] = {
+    {"-o,--output", "OUT", "OUT, instead of the argument", nullptr, Values::path},
+    {"--max-shard-size", "SIZE",
+     "maximum size of the tensors in one file: 5GB is 5,000,000,000 bytes, 5GiB is 5,368,709,120"},
+    {"--name", "STEM", "the beginning of the names of the files in a folder (by default that of IN, or model)"},
+    {"--weights-only", nullptr, "if OUT is a folder: copy no other files, such as config.json and tokenizer.json"},
+};
 
 // The files beside a model that belong to it, such as config.json and tokenizer.json.
 struct SideFile {
@@ -98,13 +99,13 @@ struct RewriteRequest {
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
   // Finds the files beside IN. Also checks that they can be copied, unless --weights-only is given.
   [[nodiscard]] Status look_at_side_files(const Input& input);
-  void print_side_files(Console& console) const;
-  void json_side_files(Json& json) const;
-  void print_all(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
-  void print_all_json(Console& console, const Rewrite* rewrite, const RewriteReport* report, const std::string& path,
-                      const Error* error) const;
-  // report: that of the model, if it is already written.
-  Exit fail(const std::string& path, const Error& error, Console& console, const RewriteReport* report = nullptr) const;
+  void show_side_files(Console& console, Json* json) const;
+  static void show_files(Console& console, Json* json, const Rewrite& rewrite, const RewriteReport* report);
+  void print(Console& console, const Rewrite& rewrite, const RewriteReport* report) const;
+  // The beginning of the JSON document.
+  [[nodiscard]] Json document(Console& console, bool written) const;
+  // written: whether the model is already written.
+  Exit fail(const std::string& path, const Error& error, Console& console, bool written = false) const;
 
   const Arguments& given_;
   SideFiles side_files_;
@@ -113,9 +114,6 @@ struct RewriteRequest {
   bool dry_run_;
   bool json_;
 };
-
-// Returns the name of a file of the layout in the folder. report: null before the files are written.
-[[nodiscard]] std::string_view file_name(const Rewrite& rewrite, const RewriteReport* report, std::size_t file);
 
 // The tensors that are selected. Error: not_found, if a pattern matches no tensor, or if no tensor is selected.
 [[nodiscard]] Result<std::vector<bool>> select_tensors(const std::vector<RewriteTensor>& tensors,

@@ -15,30 +15,14 @@ namespace safetensors::cli {
 namespace {
 
 constexpr const char kSelectDescription[] =
-    R"(IN is a file, or a folder, an index or a pattern of a model of several files.
-OUT is a file if IN is a file or if OUT ends in .safetensors. Otherwise OUT is a
-folder, and tensors of one file stay together. Order and metadata stay. NAME is
-a name or a pattern, as of --match. Without OUT, --force replaces IN.)";
+    R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
+IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together. Order
+and metadata stay. NAME is a name or a pattern, as of --match. Without OUT, --force replaces IN.)";
 
-constexpr Option kSelectTable[] = {
-    kMatchOption,      kExcludeOption,   kDtypeOption,  kLayersOption,      kAcceptOption,
-    kOutputOption,     kShardSizeOption, kStemOption,   kWeightsOnlyOption, kMetadataOption,
-    kDurabilityOption, kForceOption,     kDryRunOption, kJsonOption,
-};
-
-constexpr const char* kSelectExamples[] = {
-    "safetensors select model.safetensors head.safetensors --match 'lm_head.*'",
-    "safetensors select llama-7b/ llama-2-layers/ --layers 0-1 --dry-run",
-};
-constexpr const char* kDropExamples[] = {
-    "safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'",
-    "safetensors drop llama-7b/ llama-7b-no-head/ lm_head.weight",
-    "safetensors drop model.safetensors lm_head.weight --force",
-};
+constexpr auto kSelectTable = joined(kChoiceOptions, {kAcceptOption}, kModelOptions, kWriteOptions);
 
 constexpr const char kSelectExits[] =
-    "0 written; 1 a file is invalid, nothing matches, or OUT exists;\n"
-    "2 usage; 3 a file cannot be read or written";
+    "0 written; 1 a file is invalid, nothing matches, or OUT exists; 2 usage; 3 a file cannot be read or written";
 
 // selects: keep the tensors that match. Otherwise keep the others.
 Exit run_choice(const Command& command, bool selects, const Arguments& given, Console& console) {
@@ -90,13 +74,11 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage =
-        "safetensors select IN OUT [NAME]... [--match GLOB]... [--exclude GLOB]...\n"
-        "                   [--dtype LIST] [--layers LIST] [--accept LIST]\n"
-        "                   [OPTIONS]",
+    .usage = "IN OUT [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
-    .examples = kSelectExamples,
+    .examples = R"(safetensors select model.safetensors head.safetensors --match 'lm_head.*'
+safetensors select llama-7b/ llama-2-layers/ --layers 0-1 --dry-run)",
     .exits = kSelectExits,
     .run = run_select,
 };
@@ -105,13 +87,12 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage =
-        "safetensors drop IN OUT [NAME]... [--match GLOB]... [--exclude GLOB]...\n"
-        "                 [--dtype LIST] [--layers LIST]\n"
-        "                 [OPTIONS]",
+    .usage = "IN OUT [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
-    .examples = kDropExamples,
+    .examples = R"(safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'
+safetensors drop llama-7b/ llama-7b-no-head/ lm_head.weight
+safetensors drop model.safetensors lm_head.weight --force)",
     .exits = kSelectExits,
     .run = run_drop,
 };

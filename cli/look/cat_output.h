@@ -14,16 +14,12 @@
 
 namespace safetensors::cli {
 
-enum class CatFormat : std::uint8_t { raw, npy, text, json };
-
-[[nodiscard]] std::string_view to_string(CatFormat format);
-
 struct CatRequest {
   const File& file;
   const TensorInfo& tensor;
   const ResolvedSlice& slice;
-  Dtype dtype;  // of the output; another one than that of the tensor if the values are cast
-  CatFormat format;
+  Dtype dtype;          // of the output; another one than that of the tensor if the values are cast
+  std::string format;   // raw, npy, text or json
   std::uint64_t limit;  // max elements shown per dimension in text; 0: all
   bool progress;        // whether to show the progress if standard error is a terminal
 };
@@ -41,9 +37,5 @@ using Sink = std::function<Status(std::string_view)>;
 
 // The type string of NumPy, such as "<f4". nullopt for a dtype that NumPy lacks.
 [[nodiscard]] std::optional<std::string_view> npy_type(Dtype dtype) noexcept;
-
-// Returns a header of version 1.0, or of version 2.0 if the shape is too long. It is padded so that the data, in C
-// order, starts at a multiple of 64 bytes.
-[[nodiscard]] std::string npy_header(std::string_view type, ShapeView shape);
 
 }  // namespace safetensors::cli

@@ -18,93 +18,45 @@
 namespace safetensors::cli {
 namespace {
 
-// Walks over the text once and tracks open brackets. It does not parse JSON, so it works for invalid headers, too. Only
-// the top level and the metadata are spread over lines: indentation never grows with hostile depth.
-
-class Layout {
- public:
-  explicit Layout(std::string_view text) : text_(text) { out_.reserve(text.size() + text.size() / 4); }
-
-  std::string run() {
-    while (at_ < text_.size()) step();
-    return std::move(out_);
-  }
-
- private:
-  static constexpr std::string_view kWhite = " \t\n\r";
-
-  void step() {
-    const char c = text_[at_];
-    if (kWhite.find(c) != std::string_view::npos) {
-      ++at_;
-    } else if (c == '"') {
-      string();
-    } else {
-      punctuation(c);
-      ++at_;
-    }
-  }
-
-  void string() {
-    std::size_t end = at_ + 1;
-    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
-    end = std::min(end + 1, text_.size());
-    const std::string_view token = text_.substr(at_, end - at_);
-    if (spread_.size() == 1) metadata_next_ = token == "\"__metadata__\"";
-    out_ += token;
-    at_ = end;
-  }
-
-  void punctuation(char c) {
-    if (c == '{' || c == '[') {
-      open(c);
-    } else if ((c == '}' || c == ']') && !spread_.empty()) {
-      const bool spread = spread_.back();
-      spread_.pop_back();
-      if (spread && !empty_here()) line();
-      out_ += c;
-    } else if (c == ',') {
-      out_ += c;
-      if (!spread_.empty() && spread_.back()) {
-        line();
-      } else {
-        out_ += ' ';
-      }
-    } else if (c == ':') {
-      out_ += ": ";
-    } else {
-      out_ += c;
-    }
-  }
-
-  void open(char c) {
-    out_ += c;
-    spread_.push_back(c == '{' && (spread_.empty() || (spread_.size() == 1 && metadata_next_)));
-    if (spread_.back() && !closes_next()) line();
-  }
-
-  [[nodiscard]] bool closes_next() const {
-    const std::size_t next = text_.find_first_not_of(kWhite, at_ + 1);
-    return next != std::string_view::npos && text_[next] == '}';
-  }
-  [[nodiscard]] bool empty_here() const { return !out_.empty() && out_.back() == '{'; }
-
-  void line() {
-    out_ += '\n';
-    out_.append(2 * spread_.size(), ' ');
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-  std::string out_;
-  std::vector<bool> spread_;  // for each open container, whether each item begins a line
-  bool metadata_next_ = false;
-};
-
-// Puts each tensor and each metadata pair on its own line. Changes only white space outside of strings. Never fails:
-// text that is not JSON gives some layout.
+// Puts each tensor and each metadata pair on its own line. Changes only white space outside of strings. Walks over the
+// text once and tracks open brackets: this is no parser, so text that is not JSON gives some layout. Only the top level
+// and the metadata are spread over lines: indentation never grows with hostile depth.
 std::string pretty_json(std::string_view text) {
-  return Layout(text).run();
+  constexpr std::string_view kWhite = " \t\n\r";
+  std::string out;
+  std::vector<bool> spread;  // for each open container, whether each item begins a line
+  bool metadata_next = false;
+  const auto line = [&] { out.append("\n").append(2 * spread.size(), ' '); };
+  out.reserve(text.size() + text.size() / 4);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (kWhite.find(c) != std::string_view::npos) continue;
+    if (c == '"') {
+      std::size_t end = i + 1;
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      const std::string_view token = text.substr(i, end + 1 - i);
+      if (spread.size() == 1) metadata_next = token == "\"__metadata__\"";
+      out += token;
+      i = end;
+      continue;
+    }
+    if ((c == '}' || c == ']') && !spread.empty()) {
+      const bool lines = spread.back() && out.back() != '{';
+      spread.pop_back();
+      if (lines) line();
+    }
+    out += c;
+    if (c == '{' || c == '[') {
+      spread.push_back(c == '{' && (spread.empty() || (spread.size() == 1 && metadata_next)));
+      const std::size_t next = text.find_first_not_of(kWhite, i + 1);
+      if (spread.back() && (next == std::string_view::npos || text[next] != '}')) line();
+    } else if (c == ',' && !spread.empty() && spread.back()) {
+      line();
+    } else if (c == ',' || c == ':') {
+      out += ' ';
+    }
+  }
+  return out;
 }
 
 // Prints the text of a header. If the library refuses the header because of its content, the text is read here, so that
@@ -125,15 +77,20 @@ Result<std::string> refused_header(const std::string& path) {
   return first ? Result<std::string>(first->text()) : first.error();
 }
 
-// The text without the padding.
-std::string_view trimmed(std::string_view text) {
-  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+// Opens one file. refused: see Input::open().
+Result<File> open_file(const std::string& argument, Console& console, std::string& refused) {
+  const Result<Input> input = Input::open(argument, console, {}, PipeData::part, &refused);
+  if (!input) return input.error();
+  const std::span<const File> files = input->files();
+  if (files.size() == 1) return files[0];
+  const std::string such_as = files.empty() ? "" : formatted(": name one, such as `{}`", printable(files[0].path()));
+  return fault(Errc::invalid_argument, formatted("{} files, expected one file{}", files.size(), such_as), argument);
 }
 
 // On a terminal, one tensor per line and no character that a terminal obeys. Otherwise, the bytes as they are.
 void print(Console& console, const std::string& text, bool valid) {
   if (!console.out_is_terminal()) return console.out(text);
-  console.out(visible(valid ? pretty_json(text) : std::string(trimmed(text))) + "\n");
+  console.out(visible(valid ? pretty_json(text) : text.substr(0, text.find_last_not_of(" \t\r\n") + 1)) + "\n");
 }
 
 void print_header_json(Console& console, const std::string& path, const Result<std::string>& text, const Error* error) {
@@ -154,7 +111,7 @@ void print_header_json(Console& console, const std::string& path, const Result<s
 // breaks rules 4 to 10 is printed, too, with the error. as_json: inside of a document of schema safetensors.header/1.
 Exit show_header(const std::string& path, bool as_json, Console& console) {
   std::string refused;
-  const Result<File> file = open_file(path, console, {}, &refused, PipeData::part);
+  const Result<File> file = open_file(path, console, refused);
   const bool readable = file || format_rule(file.error().code) >= 4;
   const Result<std::string> text = file            ? header_text(file->source(), file->header().header_bytes())
                                    : !readable     ? Result<std::string>(file.error())
@@ -169,54 +126,22 @@ Exit show_header(const std::string& path, bool as_json, Console& console) {
   return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
 
-constexpr const char kInfoDescription[] =
-    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Shows the size, the header, the number of
-tensors and parameters, totals per dtype, the alignment of the tensors, the
-metadata and the largest tensors. A misaligned tensor must be copied before its
-elements can be used. Long metadata values are cut: see meta ls. Reads headers
-only. A file may end in its data: a notice says how much is missing.)";
-
 constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
     {"--header", nullptr,
-     "print the JSON of the header of one file: its bytes,\n"
-     "or on a terminal one tensor per line. A header that\n"
-     "breaks the rules is printed, too"},
+     "print the JSON of the header of one file: its bytes, or on a terminal one tensor per line. A header that breaks "
+     "the rules is printed, too"},
     kRecursiveOption,
     kJsonOption,
-};
-
-constexpr const char* kInfoExamples[] = {
-    "safetensors info model.safetensors",
-    "safetensors info llama-7b/",
-    "safetensors info --header model.safetensors | jq keys",
-    "safetensors info --json model.safetensors | jq .files[0].parameters",
-};
-
-struct InfoRequest {
-  std::uint64_t largest = 5;
-  ParseOptions parse = {};
-};
-
-struct InfoTotals {
-  std::uint64_t tensors = 0;
-  std::uint64_t parameters = 0;
-  std::uint64_t bytes = 0;
-  void add(const TensorInfo& tensor) {
-    ++tensors;
-    parameters += cli::parameters(tensor);
-    bytes += tensor.nbytes();
-  }
 };
 
 struct Summary {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
-  InfoTotals all;
-  std::map<unsigned, std::pair<Dtype, InfoTotals>, std::greater<>> by_dtype;  // by rank, highest first
-  std::uint64_t tensor_alignment = 65536;                                     // of every tensor that has bytes
+  Totals all;
+  std::map<unsigned, std::pair<Dtype, Totals>, std::greater<>> by_dtype;  // by rank, highest first
+  std::uint64_t tensor_alignment = 65536;                                 // of every tensor that has bytes
   std::uint64_t misaligned = 0;
   std::vector<const TensorInfo*> largest;
 };
@@ -376,15 +301,10 @@ void print_json(Console& console, Json& json, const Input& input, const Summary&
   show_largest(console, &json.line(), summary);
 }
 
-Exit show_path(const std::string& path, const InfoRequest& request, Console& console, Json* json) {
-  const std::uint64_t largest = request.largest;
-  const Result<Input> input = Input::open(path, console, request.parse, PipeData::part);
-  if (!input) {
-    const Error& error = input.error();
-    if (json != nullptr) json_input_error(*json, path, error);
-    return input_error(path, error, console);
-  }
-  const Summary summary = summarize(*input, largest);
+Result<Exit> show_path(const std::string& path, const Arguments& given, Console& console, Json* json) {
+  const Result<Input> input = Input::open(path, console, {.accept = accept_of(given)}, PipeData::part);
+  if (!input) return input.error();
+  const Summary summary = summarize(*input, given.number("largest").value_or(5));
   if (json != nullptr) {
     print_json(console, *json, *input, summary);
   } else {
@@ -401,10 +321,11 @@ Exit run_info(const Arguments& given, Console& console) {
     throw UsageError("--header goes with --json only");
   if (header && given.positionals.size() != 1) throw UsageError("--header takes one PATH at a time");
   if (header) return show_header(given.positionals[0], given.json(), console);
-  const InfoRequest request{.largest = given.number("largest").value_or(5), .parse = {.accept = accept_of(given)}};
+  (void)given.number("largest");  // errors of usage come first
+  (void)accept_of(given);
   const auto files = expand_folders(given.positionals, given.has("recursive"));
   return for_each_file("info", files, given.json(), console,
-                       [&](const std::string& path, Json* json) { return show_path(path, request, console, json); });
+                       [&](const std::string& path, Json* json) { return show_path(path, given, console, json); });
 }
 
 }  // namespace
@@ -413,13 +334,17 @@ const Command kInfo = {
     .name = "info",
     .summary = "summarize: sizes, dtypes, parameters, largest tensors",
     .title = "Summarize files.",
-    .usage =
-        "safetensors info PATH... [--largest N] [--accept LIST] [--recursive]\n"
-        "                 [--json]\n"
-        "safetensors info PATH --header [--json]",
-    .description = kInfoDescription,
+    .usage = "PATH...",
+    .description = R"(A PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or -
+for standard input. Shows the size, the header, the number of tensors and parameters, totals per dtype, the alignment
+of the tensors, the metadata and the largest tensors. A misaligned tensor must be copied before its elements can be
+used. Long metadata values are cut: see meta ls. Reads headers only. A file may end in its data: a notice says how
+much is missing.)",
     .options = kInfoTable,
-    .examples = kInfoExamples,
+    .examples = R"(safetensors info model.safetensors
+safetensors info llama-7b/
+safetensors info --header model.safetensors | jq keys
+safetensors info --json model.safetensors | jq .files[0].parameters)",
     .exits = "0 shown; 1 a file is invalid; 2 usage; 3 a file cannot be read",
     .run = run_info,
 };

@@ -10,7 +10,6 @@
 #include "text/text.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 
 namespace safetensors::cli {
@@ -108,41 +107,31 @@ std::vector<const ListColumn*> default_columns(bool several, bool wide, bool jso
   return columns;
 }
 
-constexpr const char kLsDescription[] =
-    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input, which may end after the header. Reads headers
-only. Control, bidirectional and invisible characters in names are escaped.
---json gives the exact names. The heading and the totals are for a terminal: in
-a pipe or a file there are only rows.)";
-
-constexpr Option kLsTable[] = {
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    {"-s,--sort", "KEY",
-     "name    natural order, layer.2 before layer.10 (default)\n"
-     "offset  order of the files and of their bytes\n"
-     "size    largest first\n"
-     "dtype   by dtype, then name\n"
-     "shape   by dimensions, then name",
-     "name|offset|size|dtype|shape"},
-    {"-r,--reverse", nullptr, "reverse the order"},
-    {"--top", "N", "show only the first N lines of each list"},
-    {"-t,--tree", nullptr,
-     "group tensors by module: the parts of names between\n"
-     "dots. Modules with the same content are one line, such\n"
-     "as layers.{0..31}. --sort is then name or size"},
-    {"-c,--columns", "LIST",
-     "show these columns in this order: name, dtype, shape,\n"
-     "rank, parameters, size, bytes, share, begin, end,\n"
-     "offset, alignment, file; commas between them"},
-    {"-l,--long", nullptr, "show parameters, share and alignment, too"},
-    {"-1,--names", nullptr, "print names alone, one per line"},
-    kAcceptOption,
-    kRecursiveOption,
-    kJsonOption,
-};
+constexpr auto kLsTable =
+    joined(kChoiceOptions, {
+                               {"-s,--sort", "KEY",
+                                "name    natural order, layer.2 before layer.10 (default)\n"
+                                "offset  order of the files and of their bytes\n"
+                                "size    largest first\n"
+                                "dtype   by dtype, then name\n"
+                                "shape   by dimensions, then name",
+                                "name|offset|size|dtype|shape"},
+                               {"-r,--reverse", nullptr, "reverse the order"},
+                               {"--top", "N", "show only the first N lines of each list"},
+                               {"-t,--tree", nullptr,
+                                "group tensors by module: the parts of names between dots. Modules with the same "
+                                "content are one line, such as "
+                                "layers.{0..31}. --sort is then name or size"},
+                               {"-c,--columns", "LIST",
+                                "show these columns in this order: name, dtype, shape, rank, parameters, size, bytes, "
+                                "share, begin, end, offset, "
+                                "alignment, file; commas between them"},
+                               {"-l,--long", nullptr, "show parameters, share and alignment, too"},
+                               {"-1,--names", nullptr, "print names alone, one per line"},
+                               kAcceptOption,
+                               kRecursiveOption,
+                               kJsonOption,
+                           });
 
 constexpr Apart kLsApart[] = {
     {"top", "tree|json"},
@@ -151,79 +140,11 @@ constexpr Apart kLsApart[] = {
     {"names", "tree|json|columns|long"},
 };
 
-constexpr const char kLsDetails[] = R"(BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes
-from the start of the file. FILE is the file of a tensor, if there are several.
-ALIGNMENT is the largest power of two up to 65536 that divides FILE OFFSET.)";
-
-constexpr const char* kLsExamples[] = {
-    "safetensors ls model.safetensors",
-    "safetensors ls llama-7b/ --match '*.k_proj.*'",
-    "safetensors ls llama-7b/ --layers 0-3,31 --dtype f32",
-    "safetensors ls llama-7b/ --tree --sort size",
-    "safetensors ls llama-7b/ --sort size --top 10",
-    "safetensors ls llama-7b/ -1 | grep norm",
-    "safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'",
-    "safetensors ls llama-7b/ --columns size,name,file --sort size",
-    "safetensors ls *.safetensors --sort size --json",
-    "curl -s -r 0-9999999 https://example.org/model.safetensors | safetensors ls -",
-};
-
-using Less = bool (*)(const TensorInfo&, const TensorInfo&);
 using List = std::vector<Listed>;
 
-bool less_by_name(const TensorInfo& a, const TensorInfo& b) {
-  return natural_less(a.name, b.name);
-}
-
-// The orders by their names for --sort. nullptr: by offset, which is the order of Input::tensors().
-const std::map<std::string_view, Less>& orders() {
-  static const std::map<std::string_view, Less> kOrders = {
-      {"name", less_by_name},
-      {"offset", nullptr},
-      {"size",
-       [](const TensorInfo& a, const TensorInfo& b) {
-         return a.nbytes() != b.nbytes() ? a.nbytes() > b.nbytes() : less_by_name(a, b);
-       }},
-      {"dtype",
-       [](const TensorInfo& a, const TensorInfo& b) {
-         return a.dtype != b.dtype ? to_string(a.dtype) < to_string(b.dtype) : less_by_name(a, b);
-       }},
-      {"shape",
-       [](const TensorInfo& a, const TensorInfo& b) {
-         if (std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end())) return less_by_name(a, b);
-         return std::lexicographical_compare(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end());
-       }},
-  };
-  return kOrders;
-}
-
-struct LsOptions {
-  std::vector<std::string> paths;
-  Selection names;
-  std::string sort;
-  Less less = less_by_name;
-  bool reverse = false;
-  std::optional<std::uint64_t> top;
-  bool tree = false;
-  std::vector<const ListColumn*> columns;  // empty: the default
-  bool wide = false;
-  bool names_only = false;
-  bool json = false;
-  ParseOptions parse = {};
-};
-
-struct LsTotals {
+struct LsTotals : Totals {
   std::uint64_t files = 0;
-  std::uint64_t tensors = 0;
-  std::uint64_t parameters = 0;
-  std::uint64_t bytes = 0;
 
-  void add(const LsTotals& other) {
-    files += other.files;
-    tensors += other.tensors;
-    parameters += other.parameters;
-    bytes += other.bytes;
-  }
   [[nodiscard]] std::string text() const {
     const std::string in_files = files < 2 ? "" : formatted(" in {}", counted(files, "file"));
     return formatted("{}, {}, {}{}\n", counted(tensors, "tensor"), counted(parameters, "parameter"), size_text(bytes),
@@ -231,14 +152,34 @@ struct LsTotals {
   }
 };
 
-List select(const Input& input, const LsOptions& options) {
+struct LsRequest {
+  const Arguments& given;
+  std::vector<std::string> paths;
+  Selection names;
+  std::string sort;
+  std::vector<const ListColumn*> columns;  // empty: the default
+  bool totals;                             // whether the list gets a heading and totals, for people
+  LsTotals all = {};                       // of all paths
+};
+
+// Whether a comes before b. Equal keys are in the order of the names.
+bool comes_before(std::string_view sort, const TensorInfo& a, const TensorInfo& b) {
+  if (sort == "size" && a.nbytes() != b.nbytes()) return a.nbytes() > b.nbytes();
+  if (sort == "dtype" && a.dtype != b.dtype) return to_string(a.dtype) < to_string(b.dtype);
+  if (sort == "shape" && !std::ranges::equal(a.shape, b.shape))
+    return std::ranges::lexicographical_compare(a.shape, b.shape);
+  return natural_less(a.name, b.name);
+}
+
+List select(const Input& input, const LsRequest& request) {
   List list = input.tensors();
-  std::erase_if(list, [&](const Listed& listed) { return !options.names.selects(*listed.info); });
-  if (options.less != nullptr) {
-    std::stable_sort(list.begin(), list.end(),
-                     [&](const Listed& a, const Listed& b) { return options.less(*a.info, *b.info); });
+  const std::string_view sort = request.given.has("tree") ? "name" : std::string_view(request.sort);
+  std::erase_if(list, [&](const Listed& listed) { return !request.names.selects(*listed.info); });
+  if (sort != "offset") {
+    std::ranges::stable_sort(list,
+                             [&](const Listed& a, const Listed& b) { return comes_before(sort, *a.info, *b.info); });
   }
-  if (options.reverse) std::reverse(list.begin(), list.end());
+  if (request.given.has("reverse")) std::ranges::reverse(list);
   return list;
 }
 
@@ -247,17 +188,10 @@ LsTotals total(const Input& input, const List& list) {
   std::vector<bool> holds(input.files().size());
   for (const auto& [info, file] : list) {
     holds[file] = true;
-    ++totals.tensors;
-    totals.parameters += parameters(*info);
-    totals.bytes += info->nbytes();
+    totals.add(*info);
   }
   totals.files = static_cast<std::uint64_t>(std::ranges::count(holds, true));
   return totals;
-}
-
-// Whether the list gets a heading and totals, for people. Programs want rows alone.
-bool has_totals(const Console& console, const LsOptions& options) {
-  return console.out_is_terminal() && !options.names_only;
 }
 
 void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
@@ -272,127 +206,112 @@ void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
   json.field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
 }
 
-// In a pipe, each row of several paths begins with its path, as grep prints it. Otherwise, the paths are headings.
-bool has_path_in_rows(const Console& console, const LsOptions& options) {
-  return options.paths.size() > 1 && !options.names_only && !options.tree && !console.out_is_terminal();
-}
-
-void print_list(Console& console, Json* json, const std::string& path, const Input& input, const List& list,
-                const LsOptions& options) {
-  const LsTotals totals = total(input, list);
-  if (json != nullptr) print_totals_json(*json, input, totals);
+// before: comes before each row.
+void print_list(Console& console, Json* json, const std::string& before, const Input& input, const List& list,
+                const LsRequest& request, std::uint64_t bytes) {
   const std::vector<const ListColumn*> shown =
-      options.columns.empty() ? default_columns(!input.is_file(), options.wide, json != nullptr) : options.columns;
+      request.columns.empty() ? default_columns(!input.is_file(), request.given.has("long"), json != nullptr)
+                              : request.columns;
   std::vector<Rows::Column> columns;
   for (const ListColumn* column : shown) {
-    const bool sorted = column->name == options.sort && column->narrow != Table::Narrow::name;
+    const bool sorted = column->name == request.sort && column->narrow != Table::Narrow::name;
     columns.push_back({column->key, column->heading, column->align, sorted ? kKeep : column->narrow});
   }
-  const std::string before = has_path_in_rows(console, options) ? printable(path) + "  " : "";
   Rows rows(console, json, "tensors", std::move(columns), before);
-  const std::size_t count = std::min<std::uint64_t>(list.size(), options.top.value_or(list.size()));
+  const std::size_t count = std::min<std::uint64_t>(list.size(), request.given.number("top").value_or(list.size()));
   std::vector<Cell> cells;
   for (const auto& [info, file] : std::span(list).first(count)) {
     cells.clear();
-    for (const ListColumn* column : shown) cells.push_back(column->cell({*info, input, file, totals.bytes}));
+    for (const ListColumn* column : shown) cells.push_back(column->cell({*info, input, file, bytes}));
     rows.row(cells);
   }
-  const bool whole = has_totals(console, options);
-  rows.finish(whole);
-  if (json != nullptr || !whole) return;
-  if (count < list.size()) console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
-  console.out(totals.text());
+  rows.finish(request.totals);
+  if (json == nullptr && request.totals && count < list.size())
+    console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
 }
 
-void print_tree(const Input& input, const List& list, const LsOptions& options, Console& console, Json* json) {
-  const LsTotals totals = total(input, list);
-  std::vector<const TensorInfo*> tensors;
-  tensors.reserve(list.size());
-  for (const Listed& listed : list) tensors.push_back(listed.info);
-  const std::vector<ModuleNode> modules = make_module_tree(tensors, options.sort == "size");
-  if (json == nullptr) {
-    cli::print_tree(console, modules, totals.bytes, has_totals(console, options));
-    if (has_totals(console, options)) console.out(totals.text());
-    return;
-  }
-  print_totals_json(*json, input, totals);
-  cli::print_tree(json->key("modules"), modules);
-}
-
-Exit list_path(const std::string& path, const LsOptions& options, LsTotals& totals, Console& console, Json* json) {
-  const Result<Input> input = Input::open(path, console, options.parse, PipeData::part);
-  if (!input) {
-    const Error& error = input.error();
-    if (json != nullptr) json_input_error(*json, path, error);
-    return input_error(path, error, console);
-  }
-  const List list = select(*input, options);
-  totals.add(total(*input, list));
-  if (json == nullptr && options.paths.size() > 1 && !options.names_only && !has_path_in_rows(console, options))
-    console.heading(formatted("{}:", printable(shown_path(path))));
-  if (options.tree) {
-    print_tree(*input, list, options, console, json);
+Result<Exit> list_path(const std::string& path, LsRequest& request, Console& console, Json* json) {
+  const Arguments& given = request.given;
+  const Result<Input> input = Input::open(path, console, {.accept = accept_of(given)}, PipeData::part);
+  if (!input) return input.error();
+  const List list = select(*input, request);
+  const LsTotals totals = total(*input, list);
+  request.all.files += totals.files;
+  request.all.add(totals);
+  // Of several paths, the path is a heading. In a pipe, it begins each row instead, as grep prints it.
+  const bool named = request.paths.size() > 1 && !given.has("names");
+  const bool in_rows = named && !given.has("tree") && !console.out_is_terminal();
+  const std::string shown = printable(shown_path(path));
+  if (json != nullptr) print_totals_json(*json, *input, totals);
+  if (json == nullptr && named && !in_rows) console.heading(shown + ":");
+  if (given.has("tree")) {
+    std::vector<const TensorInfo*> tensors;
+    for (const Listed& listed : list) tensors.push_back(listed.info);
+    show_modules(console, json, tensors, request.sort == "size", totals.bytes, request.totals);
   } else {
-    print_list(console, json, shown_path(path), *input, list, options);
+    print_list(console, json, in_rows ? shown + "  " : "", *input, list, request, totals.bytes);
   }
+  if (json == nullptr && request.totals) console.out(totals.text());
   std::uint64_t bytes = 0;
   for (const File& file : input->files()) bytes += file.header().data_bytes();
   if (const std::string_view what = emptiness(infos(*input).size(), bytes); !what.empty())
-    console.message(formatted("{}: notice: holds {}", printable(shown_path(path)), what));
-  if (!list.empty() || options.names.empty()) return Exit::good;
-  console.message(formatted("{}: {}", printable(shown_path(path)), options.names.nothing(infos(*input))));
+    console.message(formatted("{}: notice: holds {}", shown, what));
+  if (!list.empty() || request.names.empty()) return Exit::good;
+  console.message(formatted("{}: {}", shown, request.names.nothing(infos(*input))));
   return Exit::negative;
 }
 
 Exit run_ls(const Arguments& given, Console& console) {
   given.need_path(true);
-  LsOptions options;
-  options.names = Selection(given);
-  options.sort = given.value("sort").value_or("name");
-  options.tree = given.has("tree");
-  options.reverse = given.has("reverse");
-  options.less = orders().at(options.sort);
-  if (options.tree && (options.reverse || (options.sort != "name" && options.sort != "size")))
+  const bool names_only = given.has("names");
+  LsRequest request{.given = given,
+                    .paths = {},
+                    .names = Selection(given),
+                    .sort = given.value("sort").value_or("name"),
+                    .columns = {},
+                    .totals = console.out_is_terminal() && !names_only};
+  if (given.has("tree") && (given.has("reverse") || (request.sort != "name" && request.sort != "size")))
     throw UsageError("--tree goes with --sort name or size, and not with --reverse");
-  if (options.tree) options.less = less_by_name;
-  options.top = given.number("top");
-  options.wide = given.has("long");
-  options.names_only = given.has("names");
-  options.json = given.json();
-  options.parse.accept = accept_of(given);
-  const auto columns = options.names_only ? "name" : given.value("columns");
-  if (columns) options.columns = parse_columns(*columns);
-  options.paths = expand_folders(given.positionals, given.has("recursive"));
-  LsTotals totals;
-  const Exit code = for_each_file("ls", options.paths, options.json, console, [&](const std::string& path, Json* json) {
-    return list_path(path, options, totals, console, json);
+  (void)given.number("top");  // errors of usage come first
+  (void)accept_of(given);
+  const auto columns = names_only ? "name" : given.value("columns");
+  if (columns) request.columns = parse_columns(*columns);
+  request.paths = expand_folders(given.positionals, given.has("recursive"));
+  const Exit code = for_each_file("ls", request.paths, given.json(), console, [&](const std::string& path, Json* json) {
+    return list_path(path, request, console, json);
   });
-  if (!options.json && options.paths.size() > 1 && has_totals(console, options))
-    console.out("\ntotal: " + totals.text());
+  if (!given.json() && request.paths.size() > 1 && request.totals) console.out("\ntotal: " + request.all.text());
   return code;
 }
 
 }  // namespace
 
 const Command kLs = {
+    .heading = "look",
     .name = "ls",
     .summary = "list tensors: names, dtypes, shapes, sizes, offsets",
     .title = "List the tensors of files.",
-    .usage =
-        "safetensors ls PATH... [--match GLOB]... [--exclude GLOB]...\n"
-        "               [--dtype LIST] [--layers LIST]\n"
-        "               [--sort KEY] [--reverse] [--top N]\n"
-        "               [--tree | --columns LIST | --long | --names]\n"
-        "               [--accept LIST] [--recursive]\n"
-        "               [--json]",
-    .description = kLsDescription,
+    .usage = "PATH...",
+    .description = R"(A PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or -
+for standard input, which may end after the header. Reads headers only. Control, bidirectional and invisible
+characters in names are escaped. --json gives the exact names. The heading and the totals are for a terminal: in a
+pipe or a file there are only rows.)",
     .options = kLsTable,
     .apart = kLsApart,
-    .details = kLsDetails,
-    .examples = kLsExamples,
-    .exits =
-        "0 listed; 1 a file is invalid, or nothing in it matches; 2 usage;\n"
-        "3 a file cannot be read",
+    .details = R"(BEGIN and END count bytes from the start of the data. FILE OFFSET counts bytes from the start of
+the file. FILE is the file of a tensor, if there are several. ALIGNMENT is the largest power of two up to 65536 that
+divides FILE OFFSET.)",
+    .examples = R"(safetensors ls model.safetensors
+safetensors ls llama-7b/ --match '*.k_proj.*'
+safetensors ls llama-7b/ --layers 0-3,31 --dtype f32
+safetensors ls llama-7b/ --tree --sort size
+safetensors ls llama-7b/ --sort size --top 10
+safetensors ls llama-7b/ -1 | grep norm
+safetensors ls model.safetensors --match 'h.[0-5].*' --match '*.bias'
+safetensors ls llama-7b/ --columns size,name,file --sort size
+safetensors ls *.safetensors --sort size --json
+curl -s -r 0-9999999 https://example.org/model.safetensors | safetensors ls -)",
+    .exits = "0 listed; 1 a file is invalid, or nothing in it matches; 2 usage; 3 a file cannot be read",
     .run = run_ls,
 };
 

@@ -4,7 +4,7 @@
 #include "module_tree.h"
 
 #include "input.h"
-#include "text/table.h"
+#include "rows.h"
 #include "text/text.h"
 
 #include <algorithm>
@@ -12,9 +12,21 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
+
+// A module, a tensor, or several of them with the same content.
+struct ModuleNode {
+  // One component of names, or several that follow each other. In braces: the numbers of folded modules, such as
+  // "layers.{0..31}". A long list of numbers is cut.
+  std::string name;
+  std::uint64_t modules = 1;  // number of modules or tensors that this node stands for, in one parent
+  Totals totals;
+  const TensorInfo* tensor = nullptr;  // null for a module; of several tensors it is the first
+  std::vector<ModuleNode> children;
+};
 
 constexpr unsigned kMaxLevels = 16;  // a name may have millions of dots
 
@@ -31,9 +43,7 @@ struct Built {
 };
 
 void add_counts(ModuleNode& to, const ModuleNode& from) {
-  to.tensors += from.tensors;
-  to.parameters += from.parameters;
-  to.bytes += from.bytes;
+  to.totals.add(from.totals);
   for (std::size_t i = 0; i < to.children.size(); ++i) add_counts(to.children[i], from.children[i]);
 }
 
@@ -58,23 +68,16 @@ class NumberSet {
       ranges_.push_back({name, name, value + 1});
     }
   }
-  [[nodiscard]] std::string text() const {
-    constexpr std::size_t kShown = 8;
-    if (count_ == 1) return ranges_[0].first;
+  // limit: the number of ranges shown.
+  [[nodiscard]] std::string text(std::size_t limit) const {
     std::string text = "{";
-    for (std::size_t i = 0; i < ranges_.size() && i < kShown; ++i) {
+    for (std::size_t i = 0; i < ranges_.size() && i < limit; ++i) {
       text += (i == 0 ? "" : ",") + ranges_[i].first;
       if (ranges_[i].first != ranges_[i].last) text += ".." + ranges_[i].last;
     }
-    return text + (ranges_.size() > kShown ? ",...}" : "}");
+    return text + (ranges_.size() > limit ? ",...}" : "}");
   }
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  // All ranges, for comparisons.
-  [[nodiscard]] std::string whole() const {
-    std::string text;
-    for (const Range& range : ranges_) text += range.first + " " + range.last + " ";
-    return text;
-  }
 
  private:
   struct Range {
@@ -91,34 +94,27 @@ class TreeBuilder {
   explicit TreeBuilder(bool by_size) : by_size_(by_size) {}
 
   std::vector<Built> build(const std::vector<NameRest>& items, unsigned level) {
-    std::vector<Built> built;
-    std::vector<std::pair<std::string_view, std::vector<NameRest>>> modules;
-    std::map<std::string_view, std::size_t> places;
-    std::vector<std::size_t> order;  // of built, or beyond it of modules
-    constexpr std::size_t kModule = std::size_t{1} << 63;
+    struct Child {
+      std::string_view name;
+      const NameRest* leaf = nullptr;     // a tensor
+      std::vector<NameRest> inside = {};  // of a module
+    };
+    std::vector<Child> found;
+    std::map<std::string_view, std::size_t> places;  // of the modules
     for (const NameRest& item : items) {
       const std::size_t dot = level + 1 < kMaxLevels ? item.rest.find('.') : std::string_view::npos;
       if (dot == std::string_view::npos) {
-        order.push_back(built.size());
-        built.push_back(leaf(item));
+        found.push_back({item.rest, &item});
         continue;
       }
-      const auto [place, added] = places.emplace(item.rest.substr(0, dot), modules.size());
-      if (added) {
-        order.push_back(kModule | modules.size());
-        modules.emplace_back(place->first, std::vector<NameRest>());
-      }
-      modules[place->second].second.push_back({item.rest.substr(dot + 1), item.tensor});
+      const auto [place, added] = places.emplace(item.rest.substr(0, dot), found.size());
+      if (added) found.push_back({place->first});
+      found[place->second].inside.push_back({item.rest.substr(dot + 1), item.tensor});
     }
     std::vector<Built> children;
-    for (const std::size_t place : order) {
-      if ((place & kModule) == 0) {
-        children.push_back(std::move(built[place]));
-      } else {
-        auto& [name, inside] = modules[place & ~kModule];
-        children.push_back(module(name, build(inside, level + 1)));
-        inside = {};
-      }
+    for (Child& child : found) {
+      children.push_back(child.leaf != nullptr ? leaf(*child.leaf)
+                                               : module(child.name, build(std::exchange(child.inside, {}), level + 1)));
     }
     return fold(std::move(children));
   }
@@ -127,7 +123,9 @@ class TreeBuilder {
   Built leaf(const NameRest& item) {
     const TensorInfo& tensor = *item.tensor;
     Built built;
-    built.node = {std::string(item.rest), 1, 1, cli::parameters(tensor), tensor.nbytes(), &tensor, {}};
+    built.node.name = item.rest;
+    built.node.totals.add(tensor);
+    built.node.tensor = &tensor;
     built.name_id = id_of("name " + built.node.name);
     std::string text = "tensor " + std::string(to_string(tensor.dtype));
     for (const std::uint64_t size : tensor.shape) text += " " + std::to_string(size);
@@ -142,9 +140,7 @@ class TreeBuilder {
     built.name_id = id_of("name " + built.node.name);
     for (Built& child : children) {
       text += described(child);
-      built.node.tensors += child.node.tensors;
-      built.node.parameters += child.node.parameters;
-      built.node.bytes += child.node.bytes;
+      built.node.totals.add(child.node.totals);
       built.node.children.push_back(std::move(child.node));
     }
     built.subtree_id = id_of(std::move(text));
@@ -173,13 +169,14 @@ class TreeBuilder {
     for (const auto& [index, set] : names) {
       if (set.count() == 1) continue;
       Built& built = folded[index];
-      built.node.name = set.text();
+      built.node.name = set.text(8);
       built.node.modules = set.count();
-      built.name_id = id_of("numbers " + set.whole());
+      built.name_id = id_of("numbers " + set.text(SIZE_MAX));
     }
     for (Built& built : folded) join_only_child(built.node);
     if (by_size_)
-      std::ranges::stable_sort(folded, [](const Built& a, const Built& b) { return a.node.bytes > b.node.bytes; });
+      std::ranges::stable_sort(
+          folded, [](const Built& a, const Built& b) { return a.node.totals.bytes > b.node.totals.bytes; });
     return folded;
   }
 
@@ -201,55 +198,44 @@ class TreeBuilder {
   std::map<std::string, std::size_t> ids_;
 };
 
-void add_rows(Table& table, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, const std::string& indent) {
+void add_rows(Rows& rows, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, const std::string& indent) {
   for (const ModuleNode& node : nodes) {
-    table.row({indent + printable(node.name), grouped(node.tensors), grouped(node.parameters), size_text(node.bytes),
-               share_text(node.bytes, bytes), node.tensor == nullptr ? "" : std::string(to_string(node.tensor->dtype)),
-               node.tensor == nullptr ? "" : shape_text(node.tensor->shape)});
-    add_rows(table, node.children, bytes, indent + "  ");
+    const Rows::Row row = {Cell(node.name).shown(indent + printable(node.name)),
+                           node.modules > 1 ? Cell(node.modules) : Cell(),
+                           node.totals.tensors,
+                           node.totals.parameters,
+                           Cell::bytes(node.totals.bytes),
+                           Cell().shown(share_text(node.totals.bytes, bytes)),
+                           node.tensor == nullptr ? Cell() : Cell(to_string(node.tensor->dtype)),
+                           node.tensor == nullptr ? Cell() : Cell(ShapeView(node.tensor->shape))};
+    if (node.tensor != nullptr) {
+      rows.row(row);
+    } else {
+      rows.row(row, "children", [&] { add_rows(rows, node.children, bytes, indent + "  "); });
+    }
   }
 }
 
 }  // namespace
 
-std::vector<ModuleNode> make_module_tree(std::span<const TensorInfo* const> tensors, bool by_size) {
+void show_modules(Console& console, Json* json, std::span<const TensorInfo* const> tensors, bool by_size,
+                  std::uint64_t bytes, bool heading) {
   std::vector<NameRest> items;
   items.reserve(tensors.size());
   for (const TensorInfo* const tensor : tensors) items.push_back({tensor->name, tensor});
   std::vector<ModuleNode> nodes;
   for (Built& built : TreeBuilder(by_size).build(items, 0)) nodes.push_back(std::move(built.node));
-  return nodes;
-}
-
-void print_tree(Console& console, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, bool heading) {
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
-  Table table({{"MODULE", Align::left, Narrow::name},
-               {"TENSORS", Align::right},
-               {"PARAMETERS", Align::right, Narrow::hide},
-               {"SIZE", Align::right},
-               {"SHARE", Align::right, Narrow::hide},
-               {"DTYPE"},
-               {"SHAPE"}});
-  add_rows(table, nodes, bytes, "");
-  table.print(console, heading);
-}
-
-void print_tree(Json& json, const std::vector<ModuleNode>& nodes) {
-  json.open('[');
-  for (const ModuleNode& node : nodes) {
-    json.line().open('{').field("name", node.name);
-    if (node.modules > 1) json.field("modules", node.modules);
-    json.field("tensor_count", node.tensors);
-    json.field("parameters", node.parameters).field("nbytes", node.bytes);
-    if (node.tensor != nullptr) {
-      json.field("dtype", to_string(node.tensor->dtype)).field("shape", node.tensor->shape);
-    } else {
-      print_tree(json.key("children"), node.children);
-    }
-    json.close('}');
-  }
-  json.close(']');
+  Rows rows(console, json, "modules",
+            {{"name", "MODULE", kLeft, Table::Narrow::name},
+             {"modules", nullptr},
+             {"tensor_count", "TENSORS", kRight},
+             {"parameters", "PARAMETERS", kRight, kHide},
+             {"nbytes", "SIZE", kRight},
+             {nullptr, "SHARE", kRight, kHide},
+             {"dtype", "DTYPE"},
+             {"shape", "SHAPE"}});
+  add_rows(rows, nodes, bytes, "");
+  rows.finish(heading);
 }
 
 }  // namespace safetensors::cli

@@ -19,48 +19,24 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr const char kStatsDescription[] =
-    R"(A PATH is a file, a folder or an index of a model of several files, a pattern in
-quotes, or - for standard input. Reads each tensor once, with all processors and
-in bounded memory, and prints the range, mean and deviation of its finite
-numbers, and counts zeros, NaN and infinities. An element of C64 is two numbers,
-and BOOL is 0 or 1.)";
-
-constexpr Option kStatsTable[] = {
-    kMatchOption,
-    kExcludeOption,
-    kDtypeOption,
-    kLayersOption,
-    {"-s,--sort", "KEY",
-     "name    natural order, layer.2 before layer.10 (default)\n"
-     "offset  order of the files and of their bytes\n"
-     "absmax  largest |x| first\n"
-     "std     largest deviation first\n"
-     "zeros   most zeros first\n"
-     "nan     most NaN and infinities first",
-     "name|offset|absmax|std|zeros|nan"},
-    {"--top", "N", "show only the first N lines of each table"},
-    {"--histogram", nullptr,
-     "also count the numbers per power of two. The line 2^-3\n"
-     "is for 0.125 <= |x| < 0.25"},
-    kRecursiveOption,
-    kJsonOption,
-};
+constexpr auto kStatsTable = joined(
+    kChoiceOptions,
+    {
+        {"-s,--sort", "KEY",
+         "name    natural order, layer.2 before layer.10 (default)\n"
+         "offset  order of the files and of their bytes\n"
+         "absmax  largest |x| first\n"
+         "std     largest deviation first\n"
+         "zeros   most zeros first\n"
+         "nan     most NaN and infinities first",
+         "name|offset|absmax|std|zeros|nan"},
+        {"--top", "N", "show only the first N lines of each table"},
+        {"--histogram", nullptr, "also count the numbers per power of two. The line 2^-3 is for 0.125 <= |x| < 0.25"},
+        kRecursiveOption,
+        kJsonOption,
+    });
 
 constexpr Apart kStatsApart[] = {{"top", "json"}};
-
-constexpr const char kStatsDetails[] =
-    R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS
-counts 0.0 and -0.0, INF both infinities. A line of - says that no number is
-finite.)";
-
-constexpr const char* kStatsExamples[] = {
-    "safetensors stats model.safetensors",
-    "safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax",
-    "safetensors stats llama-7b/ --layers 0-3 --dtype f16 --sort nan",
-    "safetensors stats model.safetensors --match lm_head.weight --histogram",
-    "safetensors stats --json model.safetensors | jq '.files[].tensors[].std'",
-};
 
 struct StatsRequest {
   std::vector<std::string> paths;
@@ -170,18 +146,14 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   for (const TensorStats& found : std::span(list).first(count)) print_stats_histogram(console, found);
 }
 
-Exit stats_of_path(const std::string& path, const StatsRequest& request, Console& console, Json* json) {
-  const auto fail = [&](const Error& error) {
-    if (json != nullptr) json_input_error(*json, path, error);
-    return input_error(path, error, console);
-  };
+Result<Exit> stats_of_path(const std::string& path, const StatsRequest& request, Console& console, Json* json) {
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
-  if (!input) return fail(input.error());
+  if (!input) return input.error();
   const auto select = [&](const TensorInfo& tensor) { return request.names.selects(tensor); };
   const Interrupt interrupt;
   Result<std::vector<TensorStats>> found = stats(input->set(), request.histogram, console, select);
   if (!found && Interrupt::caught()) return Exit::good;
-  if (!found) return fail(found.error());
+  if (!found) return found.error();
   sort_stats(*found, request.sort);
   if (json == nullptr && request.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
   show_stats(console, json, *found, request);
@@ -209,19 +181,21 @@ const Command kStats = {
     .name = "stats",
     .summary = "show ranges, means, deviations, NaN and zeros of values",
     .title = "Show statistics of the values of tensors.",
-    .usage =
-        "safetensors stats PATH... [--match GLOB]... [--exclude GLOB]...\n"
-        "                  [--dtype LIST] [--layers LIST]\n"
-        "                  [--sort KEY] [--top N] [--histogram] [--recursive]\n"
-        "                  [--json]",
-    .description = kStatsDescription,
+    .usage = "PATH...",
+    .description = R"(A PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or -
+for standard input. Reads each tensor once, with all processors and in bounded memory, and prints the range, mean and
+deviation of its finite numbers, and counts zeros, NaN and infinities. An element of C64 is two numbers, and BOOL is 0
+or 1.)",
     .options = kStatsTable,
     .apart = kStatsApart,
-    .details = kStatsDetails,
-    .examples = kStatsExamples,
-    .exits =
-        "0 shown; 1 a file is invalid, or nothing in it matches; 2 usage;\n"
-        "3 a file cannot be read",
+    .details = R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS counts 0.0 and -0.0,
+INF both infinities. A line of - says that no number is finite.)",
+    .examples = R"(safetensors stats model.safetensors
+safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax
+safetensors stats llama-7b/ --layers 0-3 --dtype f16 --sort nan
+safetensors stats model.safetensors --match lm_head.weight --histogram
+safetensors stats --json model.safetensors | jq '.files[].tensors[].std')",
+    .exits = "0 shown; 1 a file is invalid, or nothing in it matches; 2 usage; 3 a file cannot be read",
     .run = run_stats,
 };
 

@@ -89,69 +89,20 @@ void to_lower_case(std::string& text) {
 
 using Candidates = std::vector<std::string>;
 
-Candidates names(const Input& input) {
-  Candidates list;
-  for (const TensorInfo* tensor : infos(input)) list.push_back(printable(tensor->name));
-  return list;
-}
-
-Candidates patterns(const Input& input) {
-  Candidates list;
-  for (const TensorInfo* tensor : infos(input)) list.push_back(pattern_of(tensor->name));
-  return list;
-}
-
-Candidates keys(const Input& input) {
-  Candidates list;
-  for (const File& file : input.files()) {
-    for (const auto& [key, value] : file.metadata()) list.push_back(printable(key));
-  }
-  return list;
-}
-
-Candidates dtypes(const Input& input) {
-  Candidates list;
-  for (const TensorInfo* tensor : infos(input)) list.emplace_back(to_string(tensor->dtype));
-  return list;
-}
-
-Candidates all_dtype_names() {
-  Candidates list;
-  for (const Dtype dtype : all_dtypes()) list.emplace_back(to_string(dtype));
-  return list;
-}
-
-// The dtypes that floats or integers are cast to.
-Candidates cast_dtypes() {
-  Candidates list;
-  for (const Dtype dtype : all_dtypes()) {
-    if (format::castable(Dtype::F32, dtype) || format::castable(Dtype::I64, dtype)) list.emplace_back(to_string(dtype));
-  }
-  return list;
-}
-
 // What the last word of a command line may be.
 struct Wanted {
   Values values = Values::any;
   Candidates words = {};  // instead of values
 };
 
-Candidates choices_of(const char* choices) {
+Wanted choices_of(const char* choices) {
   const std::vector<std::string_view> list = split(choices, '|');
-  return {list.begin(), list.end()};
+  return {.words = {list.begin(), list.end()}};
 }
 
 // "ls<TAB>list tensors".
 std::string described(std::string_view word, std::string_view text) {
   return text.empty() ? std::string(word) : formatted("{}\t{}", word, text);
-}
-
-Candidates command_names() {
-  Candidates list;
-  for (const CommandGroup& group : command_groups()) {
-    for (const Command* command : group.commands) list.push_back(described(command->name, command->summary));
-  }
-  return list;
 }
 
 // The first sentence of the text of an option. Empty if a table of its values comes first.
@@ -180,13 +131,8 @@ const Option* option_with_value(const Command& command, std::string_view word) {
   return nullptr;
 }
 
-Wanted value_of(const Option& option) {
-  if (option.choices != nullptr) return {.words = choices_of(option.choices)};
-  return {.values = option.values};
-}
-
 Wanted argument_of(const Command& command, std::size_t index) {
-  if (command.words != nullptr && index-- == 0) return {.words = choices_of(command.words)};
+  if (command.words != nullptr && index-- == 0) return choices_of(command.words);
   return {.values = index != 0 && command.after_model ? *command.after_model : command.arguments};
 }
 
@@ -209,40 +155,49 @@ Wanted wanted_of(const Command& command, std::span<const std::string> given) {
   const std::string_view word = given.back();
   if (!only_arguments && pending == nullptr && word.find('=') != std::string_view::npos)
     pending = option_with_value(command, word.substr(0, word.find('=')));
-  if (pending != nullptr) return value_of(*pending);
+  if (pending != nullptr && pending->choices != nullptr) return choices_of(pending->choices);
+  if (pending != nullptr) return {.values = pending->values};
   if (!only_arguments && word.starts_with('-')) return {.words = option_names(command)};
   return argument_of(command, count);
 }
 
 Wanted wanted_of(std::span<const std::string> given) {
-  Wanted commands{.words = command_names()};
+  Wanted names;
+  for (const Command* command : commands()) names.words.push_back(described(command->name, command->summary));
   if (given.size() > 1 && given[0] != "help") {
     const Command* const command = find_command(given[0]);
     return command == nullptr ? Wanted() : wanted_of(*command, given.subspan(1));
   }
   if (given.size() == 1) {
     for (const char* word : {"help\tshow the help text of a command", "--help", "--version\tshow the version"})
-      commands.words.emplace_back(word);
+      names.words.emplace_back(word);
   }
-  return given.size() > 2 ? Wanted() : commands;
+  return given.size() > 2 ? Wanted() : names;
 }
 
+// The candidates of an option or argument, from the model on the command line if there is one.
 Candidates candidates_of(Values values, std::span<const std::string> words, Console& console) {
-  if (values == Values::cast) return cast_dtypes();
-  const auto model = model_of(words);
-  if (!model) return values == Values::dtypes ? all_dtype_names() : Candidates();
+  Candidates list;
+  const auto model = values == Values::cast ? std::nullopt : model_of(words);
+  if (!model && (values == Values::cast || values == Values::dtypes)) {
+    for (const Dtype dtype : all_dtypes()) {
+      const bool castable = format::castable(Dtype::F32, dtype) || format::castable(Dtype::I64, dtype);
+      if (castable || values == Values::dtypes) list.emplace_back(to_string(dtype));
+    }
+  }
+  if (!model) return list;
   const Result<Input> input = Input::open(*model, console, {}, PipeData::part);
   if (!input) return {};
-  switch (values) {
-    case Values::tensor:
-      return names(*input);
-    case Values::pattern:
-      return patterns(*input);
-    case Values::key:
-      return keys(*input);
-    default:
-      return dtypes(*input);
+  for (const TensorInfo* tensor : infos(*input)) {
+    if (values == Values::tensor) list.push_back(printable(tensor->name));
+    if (values == Values::pattern) list.push_back(pattern_of(tensor->name));
+    if (values == Values::dtypes) list.emplace_back(to_string(tensor->dtype));
   }
+  for (const File& file : input->files()) {
+    if (values != Values::key) break;
+    for (const auto& [key, value] : file.metadata()) list.push_back(printable(key));
+  }
+  return list;
 }
 
 // Prints the candidates that begin with the typed text. A list of dtypes is completed at its last part.
@@ -267,27 +222,15 @@ Exit run_complete(std::span<const std::string> given, Console& console) {
   std::string_view word = given.back();
   if (word.starts_with("--")) word.remove_prefix(std::min(word.find('=') + 1, word.size()));
   if (word == "=") word = {};
-  switch (wanted.values) {
-    case Values::path:
-      console.out("path\n");
-      break;
-    case Values::folder:
-      console.out("folder\n");
-      break;
-    case Values::model:
-      console.out("model\n");
-      break;
-    case Values::any:
-      console.out("words\n");
-      for (const std::string& candidate : wanted.words) {
-        if (candidate.starts_with(word)) console.out(candidate + "\n");
-      }
-      break;
-    default:
-      console.out("names\n");
-      print_matching(candidates_of(wanted.values, given.subspan(1, given.size() - 2), console), wanted.values,
-                     unquoted(word), console);
+  constexpr std::string_view kKinds[] = {"words", "path", "folder", "model"};  // by Values
+  const auto kind = static_cast<std::size_t>(wanted.values);
+  console.out(formatted("{}\n", kind < std::size(kKinds) ? kKinds[kind] : "names"));
+  for (const std::string& candidate : wanted.words) {
+    if (candidate.starts_with(word)) console.out(candidate + "\n");
   }
+  if (kind >= std::size(kKinds))
+    print_matching(candidates_of(wanted.values, given.subspan(1, given.size() - 2), console), wanted.values,
+                   unquoted(word), console);
   return Exit::good;
 }
 

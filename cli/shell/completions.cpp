@@ -10,53 +10,38 @@ namespace {
 // It needs bash 4 and no other package. Bash separates words at =, so --sort=size is three words. The script evaluates
 // no word of the user and no name. Readline quotes the names of files, but not $ and ` in other words: the script does.
 constexpr std::string_view kBash = R"bash(# bash completion for safetensors, made by: safetensors completions bash
-
-# Adds the paths that begin with the word. For the kind model: folders and model files, or all files if there is no model file.
-_safetensors_paths() {
-  local action=-f file some=() models=''
-  if [[ $kind == folder ]]; then action=-d; fi
-  # Without the quotes of the user: readline adds quotes to candidates again.
-  case $word in
-    \'* | \"*) word=${word:1} ;;
-    *) word=${word//\\/} ;;
-  esac
-  compopt -o filenames 2>/dev/null
-  mapfile -t found < <(compgen "$action" -- "$word")
-  if [[ $kind != model ]]; then return; fi
-  for file in "${found[@]}"; do
-    case $file in
-      *.safetensors | *.safetensors.*json) models=1 some+=("$file") ;;
-      *) if [[ -d ${file/#\~\//$HOME/} ]]; then some+=("$file"); fi ;;
-    esac
-  done
-  if [[ -n $models ]]; then found=("${some[@]}"); fi
-}
-
 _safetensors() {
-  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() sq="'\\''" bang="\"'!'\""
+  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() some=() models='' action=-f file special
   mapfile -t found < <(command safetensors __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   kind=${found[0]} found=("${found[@]:1}")
   if [[ $word == --*=* ]]; then prefix=${word%%=*}= word=${word#*=}; fi
-  case $kind in
-    path | folder | model) _safetensors_paths ;;
-    words) found=("${found[@]%%$'\t'*}") ;;
-    names)
+  case $kind:$word in
+    names:\'*) special="'\\''" found=("${found[@]//\'/$special}") ;;
+    names:\"*)
+      for special in \\ \" \$ \`; do found=("${found[@]//"$special"/"\\$special"}"); done
+      special="\"'!'\"" found=("${found[@]//!/$special}")
+      ;;
+    names:*) if ((${#found[@]} != 0)); then mapfile -t found < <(printf '%q\n' "${found[@]}"); fi ;;
+    words:*) found=("${found[@]%%$'\t'*}") ;;
+    path:* | folder:* | model:*)
+      # For a model: folders and model files, or all files if there is no model file.
+      if [[ $kind == folder ]]; then action=-d; fi
+      # Without the quotes of the user: readline adds quotes to candidates again.
       case $word in
-        \'*) found=("${found[@]//\'/$sq}") ;;
-        \"*)
-          found=("${found[@]//\\/\\\\}")
-          found=("${found[@]//\"/\\\"}")
-          found=("${found[@]//\$/\\\$}")
-          found=("${found[@]//\`/\\\`}")
-          found=("${found[@]//!/$bang}")
-          ;;
-        *) if ((${#found[@]} != 0)); then mapfile -t found < <(printf '%q\n' "${found[@]}"); fi ;;
+        \'* | \"*) word=${word:1} ;;
+        *) word=${word//\\/} ;;
       esac
+      compopt -o filenames 2>/dev/null
+      mapfile -t found < <(compgen "$action" -- "$word")
+      for file in "${found[@]}"; do
+        if [[ $file == *.safetensors || $file == *.safetensors.*json ]]; then models=1 some+=("$file"); fi
+        if [[ -d ${file/#\~\//$HOME/} ]]; then some+=("$file"); fi
+      done
+      if [[ $kind == model && -n $models ]]; then found=("${some[@]}"); fi
       ;;
   esac
   COMPREPLY=("${found[@]/#/$prefix}")
 }
-
 complete -F _safetensors safetensors
 )bash";
 
@@ -113,23 +98,8 @@ end
 complete -c safetensors -f -k -a '(__safetensors_complete)'
 )fish";
 
-constexpr const char kCompletionsDescription[] =
-    R"(SHELL is bash, zsh or fish. The script completes commands, options, their values
-and paths. It also completes names of tensors, dtypes and keys of the metadata,
-from the header of the model on the command line. cmake --install installs it
-where shells look for it. Without that, use one of these:
-
-  bash  source <(safetensors completions bash)    in ~/.bashrc
-  zsh   source <(safetensors completions zsh)     in ~/.zshrc, after compinit
-  fish  safetensors completions fish | source     in config.fish)";
-
 constexpr Option kCompletionsTable[] = {
     kJsonOption,
-};
-
-constexpr const char* kCompletionsExamples[] = {
-    "source <(safetensors completions bash)",
-    "safetensors completions fish > ~/.config/fish/completions/safetensors.fish",
 };
 
 Exit run_completions(const Arguments& given, Console& console) {
@@ -151,15 +121,23 @@ Exit run_completions(const Arguments& given, Console& console) {
 }  // namespace
 
 const Command kCompletions = {
+    .heading = "more",
     .name = "completions",
     .summary = "print the completion script of a shell",
     .title = "Print the script that completes command lines in a shell.",
-    .usage = "safetensors completions SHELL [--json]",
-    .description = kCompletionsDescription,
+    .usage = "SHELL",
+    .description = R"(SHELL is bash, zsh or fish. The script completes commands, options, their values and paths. It
+also completes names of tensors, dtypes and keys of the metadata, from the header of the model on the command line.
+cmake --install installs it where shells look for it. Without that, use one of these:
+
+  bash  source <(safetensors completions bash)    in ~/.bashrc
+  zsh   source <(safetensors completions zsh)     in ~/.zshrc, after compinit
+  fish  safetensors completions fish | source     in config.fish)",
     .options = kCompletionsTable,
     .words = "bash|zsh|fish",
     .arguments = Values::any,
-    .examples = kCompletionsExamples,
+    .examples = R"(source <(safetensors completions bash)
+safetensors completions fish > ~/.config/fish/completions/safetensors.fish)",
     .exits = "0 printed; 2 usage",
     .run = run_completions,
 };

@@ -39,8 +39,26 @@ std::size_t append_character(std::string& out, std::string_view text, const char
   return size;
 }
 
-bool plain(char c) {
-  return c >= 0x20 && c < 0x7F;
+// in_string: for the content of a JSON string, in which " and \\ and line feeds are escaped, too.
+std::string escaped(std::string_view text, bool in_string) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const char c = text[0];
+    const bool white = c == '\n' || c == '\t';
+    if (in_string && (c == '"' || c == '\\')) {
+      (out += '\\') += c;
+    } else if (in_string && white) {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else if (white || (c >= 0x20 && c < 0x7F)) {
+      out += c;
+    } else {
+      text.remove_prefix(append_character(out, text, in_string ? "\\\\x" : "\\x"));
+      continue;
+    }
+    text.remove_prefix(1);
+  }
+  return out;
 }
 
 bool is_digit(char c) {
@@ -91,40 +109,11 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 std::string json_escaped(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const char c = text[0];
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (plain(c)) {
-      out += c;
-    } else {
-      text.remove_prefix(append_character(out, text, "\\\\x"));
-      continue;
-    }
-    text.remove_prefix(1);
-  }
-  return out;
+  return escaped(text, true);
 }
 
 std::string visible(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    if (plain(text[0]) || text[0] == '\n' || text[0] == '\t') {
-      out += text[0];
-      text.remove_prefix(1);
-    } else {
-      text.remove_prefix(append_character(out, text, "\\x"));
-    }
-  }
-  return out;
+  return escaped(text, false);
 }
 
 std::string shortened(std::string_view text, std::size_t limit) {
@@ -181,6 +170,26 @@ bool natural_less(std::string_view a, std::string_view b) noexcept {
   }
   if (a.empty() != b.empty()) return a.empty();
   return all_a < all_b;
+}
+
+std::string wrap_words(std::string_view text, std::size_t columns, std::size_t indent) {
+  if (columns <= indent) return std::string(text);
+  std::string lines;
+  std::size_t used = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::size_t width = display_width(text.substr(0, end));
+    if (used > indent && width > 0 && used + width > columns) {
+      lines.erase(lines.find_last_not_of(' ') + 1);
+      lines.append("\n").append(indent, ' ');
+      used = indent;
+    }
+    const std::string_view word = text.substr(0, end + 1);  // with the space or line feed behind it
+    lines += word;
+    used = word.ends_with('\n') ? 0 : used + width + (word.size() - end);
+    text.remove_prefix(word.size());
+  }
+  return lines;
 }
 
 // Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,10 @@ namespace safetensors::cli {
 template <class... Values>
 [[nodiscard]] std::string formatted(fmt::format_string<Values...> text, Values&&... values) {
   return vformatted(text, fmt::make_format_args(values...));
+}
+
+[[nodiscard]] inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // Returns the parts between the separators, at least one.
@@ -52,6 +57,10 @@ using base::size_text;
 // Returns whether a comes before b. Sequences of digits are compared as numbers of any length, all else by bytes. Names
 // that differ in leading zeros only are compared by bytes, so the order is total.
 [[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
+
+// Breaks text into lines of at most `columns` columns, at spaces. Lines that are made have `indent` spaces before them.
+// A word that is wider than a line stays whole. columns 0: the text as it is.
+[[nodiscard]] std::string wrap_words(std::string_view text, std::size_t columns, std::size_t indent);
 
 // text: UTF-8 from printable(). Wide East Asian characters and emoji take two columns, combining characters take none.
 // Each byte that is not UTF-8 takes one.

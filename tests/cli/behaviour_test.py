@@ -13,57 +13,15 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
-import tempfile
 import unittest
 
 import make_inputs
+from command import PROGRAM, CommandTest, environment, make_sparse
 
-PROGRAM = ""
 COMMANDS = (
     "ls", "info", "cat", "stats", "page", "verify", "hash", "diff", "meta", "select", "drop", "rename", "cast",
     "merge", "split", "index", "completions",
 )  # fmt: skip
-
-
-def environment(**changes):
-    variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
-    variables.update(TERM="xterm", LC_ALL="C")
-    variables.update(changes)
-    return variables
-
-
-class CommandTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.holder = tempfile.TemporaryDirectory()
-        cls.folder = cls.holder.name
-        make_inputs.main(cls.folder)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.holder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def run_command(self, *arguments, variables=None, **options):
-        return subprocess.run(
-            [PROGRAM, *arguments],
-            cwd=self.folder,
-            env=environment() | (variables or {}),
-            capture_output=True,
-            timeout=120,
-            **options,
-        )
-
-    def output(self, *arguments):
-        result = self.run_command(*arguments)
-        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
-        return result.stdout
-
-    def document(self, *arguments):
-        return json.loads(self.output(*arguments))
 
 
 class TerminalTest(CommandTest):
@@ -164,14 +122,6 @@ class TerminalTest(CommandTest):
         self.assertRegex(shown, r"\r 9\d%  9\d\.\d MiB of 100\.0 MiB *\r +\r$")
         result = self.run_command(*command)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))
-
-
-def make_sparse(path, size):
-    header = json.dumps({"t": make_inputs.entry("U8", [size], 0, size)})
-    content = make_inputs.container(header)
-    with open(path, "wb") as file:
-        file.write(content)
-        file.truncate(len(content) + size)
 
 
 class PipeTest(CommandTest):
@@ -419,5 +369,4 @@ def flatten(values):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

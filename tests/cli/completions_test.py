@@ -16,15 +16,14 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 from collections.abc import Iterable
 
 import make_inputs
+from command import PROGRAM
 
-PROGRAM = ""
 HOSTILE = "x $(touch ran) `touch ran`;touch ran #'\"\\.safetensors"
 # Names of tensors, how they are shown, and patterns that match them.
 NAMES = {
@@ -475,7 +474,7 @@ class CompletionsTest(unittest.TestCase):
             [PROGRAM, "__complete", "split", "--n"], check=True, capture_output=True, text=True
         ).stdout
         self.assertEqual(
-            offered, "words\n--name\tthe beginning of the names of the files (default model, or that of a model of several files)\n"
+            offered, "words\n--name\tthe beginning of the names of the files in a folder (by default that of IN, or model)\n"
         )
 
     def test_the_same_script_inside_of_json(self) -> None:
@@ -497,5 +496,4 @@ def load_tests(loader: unittest.TestLoader, _tests: object, _pattern: object) ->
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -3,8 +3,6 @@
 rename and index are in rename_test.py and index_test.py.
 
     edit_test.py SAFETENSORS [unittest's arguments]
-
-Some tests compare with huggingface_hub and torch. They are skipped where these cannot be imported.
 """
 
 import itertools
@@ -13,18 +11,11 @@ import os
 import random
 import resource
 import shutil
-import signal
-import struct
-import subprocess
-import sys
-import tempfile
-import time
 import unittest
 
 import make_inputs
-from behaviour_test import make_sparse
+from command import FolderTest, has_expressions, header_of
 
-PROGRAM = ""
 VERBS = {
     "select": ["--match", "*"],
     "drop": ["--match", "a*"],
@@ -36,84 +27,7 @@ VERBS = {
 RANKS = ["BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64", "U64"]
 
 
-def has_expressions(program):
-    """Whether the command was built with RE2, which expressions of rename need."""
-    version = subprocess.run([program, "--version"], capture_output=True, check=True)
-    return b"RE2" in version.stdout
-
-
-def header_of(path):
-    with open(path, "rb") as file:
-        return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-
-
-NOTHING_CAST = b"safetensors: notice: no tensor is cast, so OUT will be a copy of IN\n"
-
-
-class EditTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
-    def put(self, name, tensors, metadata=None):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "wb") as file:
-            file.write(make_inputs.of_tensors(tensors, metadata))
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
-
-    def run_command(self, *arguments, **options):
-        return subprocess.run(
-            [PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, **options
-        )
-
-    def succeed(self, *arguments, **options):
-        result = self.run_command(*arguments, **options)
-        messages = result.stderr.replace(NOTHING_CAST, b"") if arguments[0] == "cast" else result.stderr
-        self.assertEqual((result.returncode, messages), (0, b""), arguments)
-        return result.stdout.decode()
-
-    def peak_memory(self, *arguments, code=0):
-        """Runs the command and returns the peak of its memory in KiB."""
-        process = subprocess.Popen(
-            [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
-        )
-        peak = 0
-        while process.poll() is None:
-            # The resource usage of a child would count the memory of this process before exec().
-            with open(f"/proc/{process.pid}/status") as file:
-                sizes = [int(line.split()[1]) for line in file if line.startswith("VmHWM")]
-            peak = max([peak, *sizes])
-            time.sleep(0.001)
-        self.assertEqual(process.returncode, code, arguments)
-        self.assertGreater(peak, 0)
-        return peak
-
-    def fail_with(self, code, text, *arguments, **options):
-        """The command fails, says `text`, and leaves every file as it was."""
-        before = self.state()
-        result = self.run_command(*arguments, **options)
-        self.assertEqual(result.returncode, code, (arguments, result.stderr))
-        self.assertIn(text, result.stderr.decode(), arguments)
-        self.assertEqual(self.state(), before, arguments)
-
-    def state(self):
-        """The names, links and bytes below the folder."""
-        found = {}
-        for top, folders, files in os.walk(self.folder):
-            found.update((os.path.join(top, name), None) for name in folders)
-            for name in files:
-                path = os.path.join(top, name)
-                small = os.path.exists(path) and os.path.getsize(path) < 1 << 20
-                content = self.read(path) if small else os.lstat(path).st_ino
-                found[path] = (os.readlink(path) if os.path.islink(path) else None, content)
-        return found
-
+class BytesTest(FolderTest):
     def random_file(self, name, seed, count=12):
         """A file as this library writes it, of random tensors."""
         choose = random.Random(seed)
@@ -130,8 +44,6 @@ class EditTest(unittest.TestCase):
         self.put(name, tensors, {"a": "b", "format": "pt"} if seed % 2 else None)
         return tensors
 
-
-class BytesTest(EditTest):
     def test_merge_of_split_gives_the_same_bytes(self):
         for seed in range(30):
             self.random_file("in.safetensors", seed)
@@ -160,67 +72,7 @@ class BytesTest(EditTest):
         self.assertEqual(list(header), ["__metadata__", "z", "a"])
         self.assertTrue(self.read("out.safetensors").endswith(b"1234567"))
 
-    def test_split_equals_huggingface_hub(self):
-        try:
-            from huggingface_hub import split_state_dict_into_shards_factory
-        except ImportError:
-            self.skipTest("needs huggingface_hub")
-        for seed in range(40):
-            tensors = self.random_file("in.safetensors", seed, count=20)
-            limit = random.Random(seed).choice([1, 64, 500, 3000, 10**5])
-            self.succeed(
-                "split", "in.safetensors", "out", "--max-shard-size", str(limit), "--force"
-            )
-            shutil.move(self.path("out"), self.path(f"out{seed}"))
-            split = split_state_dict_into_shards_factory(
-                {name: data for name, _, _, data in tensors},
-                get_storage_size=len,
-                get_storage_id=lambda data: None if data else "no memory",  # as of torch tensors
-                filename_pattern="model{suffix}.safetensors",
-                max_shard_size=limit,
-            )
-            written = sorted(
-                n for n in os.listdir(self.path(f"out{seed}")) if n.endswith(".safetensors")
-            )
-            self.assertEqual(written, sorted(split.filename_to_tensors) or ["model.safetensors"])
-            if split.is_sharded:
-                with open(self.path(f"out{seed}", "model.safetensors.index.json")) as file:
-                    index = json.load(file)
-                self.assertEqual(index["weight_map"], split.tensor_to_filename)
-                self.assertEqual(index["metadata"], split.metadata)
-
-    def test_cast_equals_torch(self):
-        try:
-            import torch
-        except ImportError:
-            self.skipTest("needs torch")
-        values = torch.randn(10000) * torch.logspace(-46, 39, 10000, dtype=torch.float64).float()
-        values[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
-        self.put("in.safetensors", [("t", "F32", [10000], values.numpy().tobytes())])
-        for name, dtype in (
-            ("f16", torch.float16),
-            ("bf16", torch.bfloat16),
-            ("f8_e5m2", torch.float8_e5m2),
-        ):
-            out = json.loads(self.succeed("cast", "in.safetensors", name, "--to", name, "--json"))[
-                "casts"
-            ][0]
-            expected = values.to(dtype)
-            size = expected.element_size()
-            data = torch.frombuffer(
-                bytearray(self.read(name)[-10000 * size :]), dtype=dtype
-            ).float()
-            wide = expected.float()
-            self.assertTrue(torch.equal(data.isnan(), wide.isnan()), name)
-            self.assertTrue(torch.equal(data.nan_to_num(7), wide.nan_to_num(7)), name)
-            overflow = int((values.isfinite() & wide.isinf()).sum())
-            underflow = int(((values != 0) & (wide == 0)).sum())
-            self.assertEqual(
-                (out["overflow"], out["underflow"], out["nan"]), (overflow, underflow, 1), name
-            )
-
-
-class OutputTest(EditTest):
+class OutputTest(FolderTest):
     def setUp(self):
         super().setUp()
         self.put(
@@ -403,80 +255,11 @@ class OutputTest(EditTest):
             self.fail_with(1, "rule 10", verb, "model", "-o", "out", *options)
 
 
-class StopTest(EditTest):
-    """Signals, kills and full disks while a verb writes."""
-
-    def setUp(self):
-        super().setUp()
-        make_sparse(self.path("in"), 1 << 30)
-        self.put("out", [("old", "U8", [1], b"o")])
-
-    def wait_for_writing(self, process):
-        links = f"/proc/{process.pid}/fd"
-        while process.poll() is None:
-            for name in os.listdir(links):
-                try:
-                    if ".safetensors-" in os.readlink(os.path.join(links, name)):
-                        return
-                except OSError:
-                    pass
-        self.fail("it never wrote")
-
-    def start(self, *arguments):
-        process = subprocess.Popen(
-            [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
-        )
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.wait_for_writing(process)
-        return process
-
-    def test_a_signal_leaves_the_old_files(self):
-        before = self.state()
-        for number, arguments in (
-            (signal.SIGINT, ("merge", "in", "-o", "out", "--force")),
-            (signal.SIGTERM, ("cast", "in", "out", "--to", "f16", "--force")),
-            (signal.SIGHUP, ("split", "in", "folder")),
-        ):
-            process = self.start(*arguments)
-            process.send_signal(number)
-            self.assertEqual(process.wait(timeout=120), -number, arguments)
-            self.assertEqual(self.state(), before, arguments)
-
-    def test_a_kill_leaves_the_old_files_and_the_next_save_removes_the_rest(self):
-        before = self.state()
-        for arguments in (("merge", "in", "-o", "out", "--force"), ("split", "in", "folder")):
-            process = self.start(*arguments)
-            process.kill()
-            process.wait()
-            for _ in range(2):  # a file that is replaced, and not a new one
-                self.succeed("merge", "in", "-o", "new", "--force")
-            os.remove(self.path("new"))
-            self.assertEqual(self.state(), before, arguments)
-
-    def test_a_full_disk_leaves_the_old_files(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-        for arguments in (
-            ("merge", "in", "-o", "out", "--force"),
-            ("split", "in", "folder"),
-        ):
-            self.fail_with(3, "cannot write", *arguments, preexec_fn=limit)
-
-    def test_memory_stays_bounded(self):
-        for arguments in (
-            ("merge", "in", "-o", "new"),
-            ("split", "in", "folder"),
-        ):
-            self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
-
-
 def limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
 
 
-class ManyTensorsTest(EditTest):
+class ManyTensorsTest(FolderTest):
     """100,000 tensors of 64 bytes, with names as long as those of a mixture of experts."""
 
     COUNT = 100_000
@@ -523,7 +306,7 @@ class ManyTensorsTest(EditTest):
         self.expect_small("cast", "in", "cast", "--to", "f16", "--json")
 
 
-class ManyPairsTest(EditTest):
+class ManyPairsTest(FolderTest):
     """Headers that are almost only metadata, in pairs as short as they can be."""
 
     PAIRS = 800_000
@@ -589,8 +372,7 @@ class ManyPairsTest(EditTest):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
-    if not has_expressions(PROGRAM):
+    if not has_expressions():
         print("rename is left out: the command was built without RE2")
         del VERBS["rename"]
     unittest.main()

@@ -8,13 +8,12 @@ folders_test.py SAFETENSORS [unittest's arguments]
 import hashlib
 import json
 import os
-import sys
 import unittest
 
-import edit_test
+from command import FolderTest
 
 
-class FoldersTest(edit_test.EditTest):
+class FoldersTest(FolderTest):
     def shards(self, folder, count, lost=(), stem="model"):
         """Numbered files with one tensor each."""
         for i in range(1, count + 1):
@@ -334,5 +333,4 @@ class RecursiveTest(FoldersTest):
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -9,13 +9,12 @@ import json
 import os
 import random
 import subprocess
-import sys
 import unittest
 
-import edit_test
+from command import PROGRAM, FolderTest
 
 
-class HashTest(edit_test.EditTest):
+class HashTest(FolderTest):
     def setUp(self):
         super().setUp()
         if b"sha256      none" in self.run_command("--version").stdout:
@@ -72,11 +71,10 @@ class HashTest(edit_test.EditTest):
     def test_a_signal_stops_a_large_file(self):
         with open(self.path("large"), "wb") as file:
             file.truncate(64 << 30)  # sparse: minutes of work
-        with subprocess.Popen([edit_test.PROGRAM, "hash", "large"], cwd=self.folder, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen([PROGRAM, "hash", "large"], cwd=self.folder, stdout=subprocess.PIPE) as process:
             os.kill(process.pid, 2)
             self.assertEqual((process.wait(timeout=120), process.stdout.read()), (-2, b""))
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -7,13 +7,12 @@ index_test.py SAFETENSORS [unittest's arguments]
 import json
 import os
 import shutil
-import sys
 import unittest
 
-import edit_test
+from command import FolderTest, header_of
 
 
-class IndexTest(edit_test.EditTest):
+class IndexTest(FolderTest):
     def setUp(self):
         super().setUp()
         self.put("in", [("a", "U8", [3], b"abc"), ("b", "U8", [4], b"defg")])
@@ -145,7 +144,7 @@ class IndexTest(edit_test.EditTest):
 
         self.change(wrong)
         os.remove(self.path("model", first))
-        size = edit_test.header_of(self.path("model", second))["b"]["data_offsets"][1]
+        size = header_of(self.path("model", second))["b"]["data_offsets"][1]
         total = f"total_size is 0, the tensors of the files that can be opened have {size} bytes"
         tensor = f"tensor `c` is not in `{second}`"
         result = self.run_command("verify", "model")
@@ -185,5 +184,4 @@ class IndexTest(edit_test.EditTest):
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

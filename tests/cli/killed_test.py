@@ -13,11 +13,11 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
-PROGRAM = ""
+from command import PROGRAM
+
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "6"))
 TENSORS = 5
 BYTES = 2_000  # of each tensor, which has a file of its own
@@ -249,5 +249,4 @@ for each in CASES:
     setattr(KilledTest, f"test_{each}_in_place", lambda self, case=each: self.check(case, "out"))
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -16,9 +16,8 @@ import termios
 import unicodedata
 import unittest
 
-import behaviour_test
 import make_inputs
-from behaviour_test import CommandTest
+from command import PROGRAM, CommandTest, environment
 
 PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -157,9 +156,9 @@ class TableTest(CommandTest):
         """The lines that a terminal of this width is sent."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 24, width, 0, 0))
-        variables = behaviour_test.environment(NO_COLOR="1")
+        variables = environment(NO_COLOR="1")
         process = subprocess.Popen(
-            [behaviour_test.PROGRAM, *arguments], cwd=self.folder, env=variables, stdin=slave, stdout=slave, stderr=slave
+            [PROGRAM, *arguments], cwd=self.folder, env=variables, stdin=slave, stdout=slave, stderr=slave
         )
         os.close(slave)
         shown = b""
@@ -282,5 +281,4 @@ def source(path):
 
 
 if __name__ == "__main__":
-    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -17,10 +17,10 @@ import urllib.parse
 from typing import Any
 
 import make_inputs
+from command import PROGRAM
 from browser import PHONE, Browser, find_browser
 
 inputs: Any = make_inputs
-PROGRAM = ""
 SCREENSHOTS: str | None = None
 DESKTOP = (1280, 900)
 HOSTILE = [
@@ -430,7 +430,6 @@ if __name__ == "__main__":
     if find_browser() is None:
         print("skipped: no chromium on the PATH (Debian: apt-get install chromium)")
         sys.exit(77)
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     if "--screenshots" in sys.argv:
         at = sys.argv.index("--screenshots")
         SCREENSHOTS = sys.argv[at + 1]

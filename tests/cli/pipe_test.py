@@ -13,9 +13,8 @@ import tempfile
 import time
 import unittest
 
-import behaviour_test
 import make_inputs
-from behaviour_test import CommandTest
+from command import PROGRAM, CommandTest, environment
 
 
 def endless(start):
@@ -33,7 +32,7 @@ class PipeTest(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        command = [behaviour_test.PROGRAM, "hash", os.path.join(cls.folder, "good.safetensors")]
+        command = [PROGRAM, "hash", os.path.join(cls.folder, "good.safetensors")]
         cls.hashes = subprocess.run(command, capture_output=True).returncode == 0  # some builds have no hash functions
 
     def setUp(self):
@@ -115,9 +114,9 @@ class PipeTest(CommandTest):
             os.write(write, file.read()[:-1])
         for verb in ("stats", "hash") if self.hashes else ("stats",):
             child = subprocess.Popen(
-                [behaviour_test.PROGRAM, verb, "-"],
+                [PROGRAM, verb, "-"],
                 stdin=read,
-                env=behaviour_test.environment() | self.variables,
+                env=environment() | self.variables,
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
             time.sleep(0.3)
@@ -134,5 +133,4 @@ class PipeTest(CommandTest):
 
 
 if __name__ == "__main__":
-    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -7,14 +7,12 @@
 import os
 import random
 import resource
-import sys
 import unittest
 
-import edit_test
-from edit_test import header_of
+from command import FolderTest, has_expressions, header_of
 
 
-class NamesTest(edit_test.EditTest):
+class NamesTest(FolderTest):
     def test_names_and_metadata_of_merged_files(self):
         self.put("1", [("a", "U8", [1], b"1")], {"k": "v", "same": "s"})
         self.put("2", [("b", "U8", [1], b"2")], {"k": "w", "same": "s"})
@@ -56,14 +54,14 @@ class NamesTest(edit_test.EditTest):
         self.fail_with(1, "`x` is not a tensor of in", "rename", "in", "out2", "--map", "map")
 
     def test_an_expression_needs_re2(self):
-        if not edit_test.has_expressions(edit_test.PROGRAM):
+        if not has_expressions():
             message = "rename: this build has no RE2, which an EXPRESSION needs (use --map)"
             self.fail_with(3, message, "rename", "in", "out", "s/a/b/")
 
 
-class ExpressionsTest(edit_test.EditTest):
+class ExpressionsTest(FolderTest):
     def setUp(self):
-        if not edit_test.has_expressions(edit_test.PROGRAM):
+        if not has_expressions():
             self.skipTest("the command was built without RE2")
         super().setUp()
 
@@ -169,5 +167,4 @@ def limit_memory():
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -5,15 +5,14 @@ side_files_test.py SAFETENSORS [unittest's arguments]
 """
 import json
 import os
-import sys
 import unittest
 
-import edit_test
+from command import FolderTest
 
 COPIED = ["config.json", "link.json", "tokenizer.json"]
 
 
-class SideFilesTest(edit_test.EditTest):
+class SideFilesTest(FolderTest):
     def setUp(self):
         super().setUp()
         self.put("m/model.safetensors", [("a", "F32", [2], bytes(8))])
@@ -143,5 +142,4 @@ class SideFilesTest(edit_test.EditTest):
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

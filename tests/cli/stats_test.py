@@ -20,6 +20,7 @@ from typing import Any
 
 import elements
 import make_inputs
+from command import PROGRAM
 
 
 def imported(name: str) -> Any:
@@ -33,7 +34,6 @@ def imported(name: str) -> Any:
 numpy = imported("numpy")
 torch = imported("torch")
 inputs: Any = make_inputs
-PROGRAM = ""
 SEED = int(os.environ.get("SAFETENSORS_TEST_SEED", "1"))
 FLOATS = {"F64": "<d", "F32": "<f", "C64": "<f", "F16": "<e", "BF16": "<f"}  # struct's codes
 TORCH_DTYPES = {
@@ -232,5 +232,4 @@ class StatsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

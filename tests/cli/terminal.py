@@ -8,8 +8,8 @@ import subprocess
 import termios
 import time
 
-import behaviour_test
 import make_inputs
+from command import PROGRAM, environment
 
 LIMIT = 60  # seconds, far more than any command here takes
 
@@ -19,9 +19,9 @@ def run(program_arguments, folder, width, colours=False):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 24, width, 0, 0))
     process = subprocess.Popen(
-        [behaviour_test.PROGRAM, *program_arguments],
+        [PROGRAM, *program_arguments],
         cwd=folder,
-        env=behaviour_test.environment(**({} if colours else {"NO_COLOR": "1"})),
+        env=environment(**({} if colours else {"NO_COLOR": "1"})),
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -49,7 +49,7 @@ class Tmux:
 
     def __init__(self, folder, width, height=60):
         self.command = ["tmux", "-f", "/dev/null", "-S", os.path.join(folder, f"tmux-{width}")]
-        variables = behaviour_test.environment(NO_COLOR="1", PS1="$ ", LC_ALL="C.UTF-8")
+        variables = environment(NO_COLOR="1", PS1="$ ", LC_ALL="C.UTF-8")
         start = ["new-session", "-d", "-x", str(width), "-y", str(height), "sh"]
         subprocess.run([*self.command, *start], cwd=folder, env=variables, check=True, timeout=LIMIT)
 

@@ -7,13 +7,11 @@ import math
 import os
 import re
 import shutil
-import sys
 import unittest
 
-import behaviour_test
 import make_inputs
+from command import PROGRAM, CommandTest
 import terminal
-from behaviour_test import CommandTest
 
 NAN = ["model.layers.13.self_attn.q_proj.weight", "model.layers.31.mlp.down_proj.weight"]
 INF = "model.layers.7.post_attention_layernorm.weight"
@@ -202,7 +200,7 @@ class ScreenTest(ModelTest):
     def screen(self, width, command):
         screen = terminal.Tmux(self.folder, width)
         self.addCleanup(screen.close)
-        return screen.screen(f"{behaviour_test.PROGRAM} {command}")
+        return screen.screen(f"{PROGRAM} {command}")
 
     def test_screens_have_the_lines_of_the_table(self):
         for width in (80, 120):
@@ -215,5 +213,4 @@ class ScreenTest(ModelTest):
 
 
 if __name__ == "__main__":
-    behaviour_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -10,21 +10,20 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import unittest
 
-import edit_test
+from command import PROGRAM, FolderTest
 
 X, Y, Z = "x.safetensors", "y.safetensors", "z.safetensors"
 REMEDY = "m: note: `safetensors index m` shows the right index, and writes it with --force"
 
 
-def has_hashes(program):
-    version = subprocess.run([program, "--version"], capture_output=True, check=True)
+def has_hashes():
+    version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True)
     return b"sha256      none" not in version.stdout
 
 
-class VerifyTest(edit_test.EditTest):
+class VerifyTest(FolderTest):
     def model(self, files, weight_map, total_size):
         """Writes a model `m`. files: the tensors of each file with their bytes."""
         for name, tensors in files.items():
@@ -244,7 +243,7 @@ class CacheTest(VerifyTest):
 
     def setUp(self):
         super().setUp()
-        if not has_hashes(edit_test.PROGRAM):
+        if not has_hashes():
             self.skipTest("the command was built without OpenSSL")
         self.blobs = "models--org--tiny/blobs"
         self.snapshot = "models--org--tiny/snapshots/" + "a1" * 20
@@ -306,5 +305,4 @@ class CacheTest(VerifyTest):
 
 
 if __name__ == "__main__":
-    edit_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -7,33 +7,26 @@ import glob
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
-from behaviour_test import make_sparse
+from command import PROGRAM, FolderTest, make_sparse
 
-PROGRAM = ""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIZE = 2 << 30  # bytes of the sparse model: the signal arrives while the command still writes it
 
 
-class WritingTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.model = os.path.join(self.folder, "model")
-        make_sparse(self.model, SIZE)
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
-    def state(self):
-        """Properties that change when the model changes."""
-        status = os.stat(self.model)
-        with open(self.model, "rb") as file:
-            return status.st_ino, status.st_size, status.st_mtime_ns, file.read(1000)
+
+class WritingTest(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.path("model")
+        make_sparse(self.model, SIZE)
 
     def start(self, *arguments, **options):
         process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stderr=subprocess.PIPE, **options)
@@ -42,9 +35,6 @@ class WritingTest(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def run_command(self, *arguments):
-        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120)
-
     def temporaries(self):
         return glob.glob(os.path.join(self.folder, ".*")) + glob.glob(self.model + ".*")
 
@@ -52,10 +42,10 @@ class WritingTest(unittest.TestCase):
         """Waits until the process has made its new file. Returns whether the file has a name."""
         links = f"/proc/{process.pid}/fd"
         for _ in range(60000):
-            if any(os.path.getsize(path) > 0 for path in self.temporaries()):  # it is locked by then
-                return True
             try:
                 opened = [os.readlink(os.path.join(links, name)) for name in os.listdir(links)]
+                if any(".safetensors-" in path and os.path.getsize(path) > 0 for path in opened):  # it is locked by then
+                    return True
             except OSError:  # closed meanwhile
                 opened = []
             if any(path.startswith(self.folder + "/#") for path in opened):
@@ -109,7 +99,7 @@ class SignalTest(WritingTest):
         for number in SIGNALS:
             for force in (False, True):
                 if force:
-                    with open(os.path.join(self.folder, "out"), "w") as file:
+                    with open(self.path("out"), "w") as file:
                         file.write("old")
                 process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
                 self.assertTrue(self.wait_for_writing(process) or not force)
@@ -117,9 +107,9 @@ class SignalTest(WritingTest):
                 self.assertEqual(process.stderr.read(), b"")
                 self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"] if force else ["model"])
                 if force:
-                    with open(os.path.join(self.folder, "out")) as file:
+                    with open(self.path("out")) as file:
                         self.assertEqual(file.read(), "old")
-                    os.remove(os.path.join(self.folder, "out"))
+                    os.remove(self.path("out"))
 
     def test_a_signal_that_is_ignored_stops_nothing(self):
         def ignore():
@@ -132,17 +122,58 @@ class SignalTest(WritingTest):
         self.assertEqual(self.run_command("meta", "get", "model", "a").stdout, b"b\n")
 
     def test_a_file_over_the_limit_is_an_error_and_leaves_nothing(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
         before = self.state()
         for arguments in (("meta", "set", "model", "a=b"), ("meta", "set", "model", "a=b", "--durability", "none"),
                           ("cat", "model", "t", "-o", "out")):
-            process = self.start(*arguments, preexec_fn=limit)
+            process = self.start(*arguments, preexec_fn=limit_files)
             self.assertEqual(process.wait(timeout=120), 3, arguments)
             self.assertIn(b"file too large", process.stderr.read())
             self.assertEqual(os.listdir(self.folder), ["model"])
             self.assertEqual(self.state(), before)
+
+
+class VerbTest(WritingTest):
+    """The verbs that write a new model."""
+
+    VERBS = (
+        (signal.SIGINT, ("merge", "model", "-o", "out", "--force")),
+        (signal.SIGTERM, ("cast", "model", "out", "--to", "f16", "--force")),
+        (signal.SIGHUP, ("split", "model", "folder")),
+    )
+
+    def setUp(self):
+        super().setUp()
+        make_sparse(self.model, 1 << 30)
+        self.put("out", [("old", "U8", [1], b"o")])
+
+    def test_a_signal_leaves_the_old_files(self):
+        before = self.state()
+        for number, arguments in self.VERBS:
+            process = self.start(*arguments)
+            self.wait_for_writing(process)
+            self.assertEqual(self.stop(process, number), -number, arguments)
+            self.assertEqual(self.state(), before, arguments)
+
+    def test_a_kill_leaves_the_old_files_and_the_next_save_removes_the_rest(self):
+        before = self.state()
+        for _, arguments in self.VERBS[::2]:
+            process = self.start(*arguments)
+            self.wait_for_writing(process)
+            self.stop(process, signal.SIGKILL)
+            make_sparse(self.path("small"), 1)
+            for _ in range(2):  # a file that is replaced, and not a new one
+                self.succeed("merge", "small", "-o", "new", "--force")
+            os.remove(self.path("new"))
+            os.remove(self.path("small"))
+            self.assertEqual(self.state(), before, arguments)
+
+    def test_a_full_disk_leaves_the_old_files(self):
+        for _, arguments in self.VERBS[::2]:
+            self.fail_with(3, "cannot write", *arguments, preexec_fn=limit_files)
+
+    def test_memory_stays_bounded(self):
+        for _, arguments in self.VERBS[::2]:
+            self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
 
 
 class KilledTest(WritingTest):
@@ -152,7 +183,7 @@ class KilledTest(WritingTest):
         self.assertTrue(self.wait_for_writing(process))
         self.assertEqual(self.stop(process, signal.SIGKILL), -signal.SIGKILL)
         (left,) = self.temporaries()
-        self.assertEqual(self.state(), before)
+        self.assertEqual(self.state()[self.model], before[self.model])
         for name in "ab":
             make_sparse(os.path.join(self.folder, name + ".safetensors"), 1 << 16)
         note = f"{left}: note: left by a killed writer; the next command that replaces a file there removes it"
@@ -174,15 +205,14 @@ class KilledTest(WritingTest):
             make_sparse(self.model, 256 << 20)
             process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
             self.wait_for_writing(process)
-            with open(os.path.join(self.folder, "out"), "w") as file:
+            with open(self.path("out"), "w") as file:
                 file.write("other")
             code = process.wait(timeout=120)
             self.assertEqual(code, 0 if force else 1)
-            self.assertEqual(os.stat(os.path.join(self.folder, "out")).st_size, (256 << 20) if force else 5)
+            self.assertEqual(os.stat(self.path("out")).st_size, (256 << 20) if force else 5)
             self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"])
-            os.remove(os.path.join(self.folder, "out"))
+            os.remove(self.path("out"))
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()
