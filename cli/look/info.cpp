@@ -136,7 +136,7 @@ constexpr Option kInfoTable[] = {
     kJsonOption,
 };
 
-struct Summary {
+struct FileSummary {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
   Totals all;
@@ -146,8 +146,8 @@ struct Summary {
   std::vector<const TensorInfo*> largest;
 };
 
-Summary summarize(const Input& input, std::uint64_t largest) {
-  Summary summary;
+FileSummary summarize(const Input& input, std::uint64_t largest) {
+  FileSummary summary;
   for (const File& file : input.files()) {
     summary.file_bytes += file.header().file_bytes();
     summary.header_bytes += file.header().header_bytes();
@@ -198,7 +198,7 @@ void print_metadata(Console& console, Metadata metadata) {
   }
 }
 
-void print_sizes(Console& console, const Input& input, const Summary& summary) {
+void print_sizes(Console& console, const Input& input, const FileSummary& summary) {
   const std::string size = counted(summary.file_bytes, "byte") + in_units(summary.file_bytes);
   const std::string header_size = counted(summary.header_bytes, "byte");
   if (!input.is_file()) {
@@ -224,7 +224,7 @@ void print_metadata(Console& console, const Input& input) {
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
-void print_facts(Console& console, const Input& input, const Summary& summary) {
+void print_facts(Console& console, const Input& input, const FileSummary& summary) {
   print_sizes(console, input, summary);
   console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
   console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
@@ -240,7 +240,7 @@ void print_facts(Console& console, const Input& input, const Summary& summary) {
 }
 
 // The totals per dtype.
-void show_dtypes(Console& console, Json* json, const Summary& summary) {
+void show_dtypes(Console& console, Json* json, const FileSummary& summary) {
   Rows rows(console, json, "dtypes",
             {{"dtype", "DTYPE"},
              {"tensor_count", "TENSORS", kRight, kHide},
@@ -257,7 +257,7 @@ void show_dtypes(Console& console, Json* json, const Summary& summary) {
   rows.finish();
 }
 
-void show_largest(Console& console, Json* json, const Summary& summary) {
+void show_largest(Console& console, Json* json, const FileSummary& summary) {
   Rows rows(console, json, "largest",
             {{"name", "LARGEST", kLeft, Table::Narrow::name},
              {"dtype", "DTYPE"},
@@ -272,7 +272,7 @@ void show_largest(Console& console, Json* json, const Summary& summary) {
   rows.finish();
 }
 
-void print_text(Console& console, const Input& input, const Summary& summary) {
+void print_text(Console& console, const Input& input, const FileSummary& summary) {
   print_facts(console, input, summary);
   if (summary.all.tensors == 0) return;
   console.out("\n");
@@ -282,7 +282,7 @@ void print_text(Console& console, const Input& input, const Summary& summary) {
   show_largest(console, nullptr, summary);
 }
 
-void print_json(Console& console, Json& json, const Input& input, const Summary& summary) {
+void print_json(Console& console, Json& json, const Input& input, const FileSummary& summary) {
   json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
   json_missing(json, input);
   if (input.is_file()) {
@@ -304,7 +304,7 @@ void print_json(Console& console, Json& json, const Input& input, const Summary&
 Result<Exit> show_path(const std::string& path, const Arguments& given, Console& console, Json* json) {
   const Result<Input> input = Input::open(path, console, {.accept = accept_of(given)}, PipeData::part);
   if (!input) return input.error();
-  const Summary summary = summarize(*input, given.number("largest").value_or(5));
+  const FileSummary summary = summarize(*input, given.number("largest").value_or(5));
   if (json != nullptr) {
     print_json(console, *json, *input, summary);
   } else {
