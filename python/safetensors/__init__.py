@@ -12,20 +12,11 @@ TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typi
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
     from ._functions import (
-        PrefetchPlan,
-        _safe_open_handle,
-        deserialize,
-        serialize,
-        serialize_file,
+        PrefetchPlan, _safe_open_handle, deserialize, serialize, serialize_file,
     )
     from ._install import install
     from ._native import (
-        MissingTensorError,
-        PrefetchLoader,
-        PySafeSlice,
-        SafetensorError,
-        TensorMeta,
-        TensorSpec,
+        MissingTensorError, PrefetchLoader, PySafeSlice, SafetensorError, TensorMeta, TensorSpec,
         safe_open,
     )
     from ._read.checkpoint import Checkpoint
@@ -37,28 +28,10 @@ if TYPE_CHECKING:
     from ._write.writer import Writer
 
 __all__ = [
-    "Checkpoint",
-    "CheckpointLayout",
-    "CheckpointStream",
-    "CheckpointWriter",
-    "MissingTensorError",
-    "PrefetchLoader",
-    "PrefetchPlan",
-    "PySafeSlice",
-    "SafetensorError",
-    "TensorMeta",
-    "TensorSpec",
-    "Writer",
-    "__version__",
-    "_safe_open_handle",
-    "deserialize",
-    "install",
-    "load",
-    "safe_open",
-    "save",
-    "serialize",
-    "serialize_file",
-    "stream",
+    "Checkpoint", "CheckpointLayout", "CheckpointStream", "CheckpointWriter", "MissingTensorError",
+    "PrefetchLoader", "PrefetchPlan", "PySafeSlice", "SafetensorError", "TensorMeta", "TensorSpec",
+    "Writer", "__version__", "_safe_open_handle", "deserialize", "install", "load", "safe_open",
+    "save", "serialize", "serialize_file", "stream",
 ]
 
 if not TYPE_CHECKING:
@@ -82,30 +55,20 @@ if not TYPE_CHECKING:
     _refuse_other_files(__path__[0])
     del _refuse_other_files
 
-    _HOMES = {
-        "Checkpoint": "_read.checkpoint",
-        "CheckpointLayout": "_write.save_checkpoint",
-        "CheckpointStream": "_read.stream",
-        "CheckpointWriter": "_write.save_checkpoint",
-        "MissingTensorError": "_native",
-        "PrefetchLoader": "_native",
-        "PrefetchPlan": "_functions",
-        "PySafeSlice": "_native",
-        "SafetensorError": "_native",
-        "TensorMeta": "_native",
-        "TensorSpec": "_native",
-        "Writer": "_write.writer",
-        "__version__": "_version",
-        "_safe_open_handle": "_functions",
-        "deserialize": "_functions",
-        "install": "_install",
-        "load": "_read.load",
-        "safe_open": "_native",
-        "save": "_save",
-        "serialize": "_functions",
-        "serialize_file": "_functions",
-        "stream": "_read.load",
+    # The names of each module.
+    _NAMES = {
+        "_functions": "PrefetchPlan _safe_open_handle deserialize serialize serialize_file",
+        "_install": "install",
+        "_native": "MissingTensorError PrefetchLoader PySafeSlice SafetensorError TensorMeta TensorSpec safe_open",
+        "_read.checkpoint": "Checkpoint",
+        "_read.load": "load stream",
+        "_read.stream": "CheckpointStream",
+        "_save": "save",
+        "_version": "__version__",
+        "_write.save_checkpoint": "CheckpointLayout CheckpointWriter",
+        "_write.writer": "Writer",
     }
+    _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
     # Modules that are attributes of the package before anybody has imported them.
     _MODULES = frozenset({"_native", "_safetensors_rust"})
 

@@ -221,25 +221,9 @@ def serialize_file(
     metadata: Mapping[str, str] | None = None,
     *,
     durability: Durability = "full",
+    progress: _Progress | None = None,
 ) -> None: ...
 def _set_leak_warnings(enabled: bool) -> None: ...
-def _serialize_stream(
-    tensor_dict: Mapping[str, TensorSpec],
-    filename: _Path,
-    metadata: Mapping[str, str] | None,
-    fetch: Callable[[str], tuple[int, int, object]],
-    *,
-    durability: Durability = "full",
-    progress: Callable[[int, int], object] | None = None,
-) -> None: ...
-def _save_file(
-    tensor_dict: Mapping[str, TensorSpec],
-    filename: _Path,
-    metadata: Mapping[str, str] | None,
-    *,
-    durability: Durability,
-    progress: Callable[[int, int], object] | None,
-) -> None: ...
 def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]: ...
 def _load(buffer: Buffer, framework: Framework, *, copy: bool = True) -> dict[str, Any]: ...
 
@@ -263,6 +247,7 @@ class _Checkpoint:
         backend: Backend,
         accept: Fault | Iterable[Fault] | None = None,
     ) -> None: ...
+    def close(self) -> None: ...
     def tolerated(self) -> dict[str, int]: ...
     def names(self) -> list[str]: ...
     def files(self) -> list[str]: ...
@@ -355,6 +340,8 @@ class _Writer:
         durability: Durability,
         data_alignment: int = 8,
         order: TensorOrder = "writer",
+        progress: _Progress | None = None,
+        replace_symlinks: bool = False,
     ) -> None: ...
     def write(self, name: str, start: int | None, value: _Value) -> None: ...
     def write_slice(

@@ -14,6 +14,7 @@ from ._arrays.values import refuse_nested
 from ._base.options import Progress, to_metadata
 from ._base.paths import to_path
 from ._types import Durability
+from ._write.save_checkpoint import SaveOptions
 
 __all__ = ["save"]
 
@@ -100,15 +101,7 @@ def save(
         module._save_file(tensors, path, to_metadata(metadata), durability, progress)
         return
     _check_folder(path)
-    size = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
-    module._save_folder(
-        tensors,
-        path,
-        **size,
-        metadata=metadata,
-        index_metadata=index_metadata,
-        new_folder=new_folder,
-        remove_old_files=remove_old_files,
-        durability=durability,
-        progress=progress,
+    options = SaveOptions(
+        max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress
     )
+    module._save_folder(tensors, path, options)

@@ -16,14 +16,7 @@ else:
     Buffer = Any
 
 __all__ = [
-    "Backend",
-    "Buffer",
-    "Cache",
-    "Durability",
-    "Fault",
-    "Framework",
-    "Paths",
-    "Tensor",
+    "Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Tensor",
     "TensorOrder",
 ]
 
@@ -41,17 +34,7 @@ Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
 TensorOrder = Literal["writer", "given"]
 Framework = Literal[
-    "pt",
-    "torch",
-    "pytorch",
-    "np",
-    "numpy",
-    "tf",
-    "tensorflow",
-    "jax",
-    "flax",
-    "mlx",
-    "paddle",
+    "pt", "torch", "pytorch", "np", "numpy", "tf", "tensorflow", "jax", "flax", "mlx", "paddle",
 ]
 _Path = str | PathLike[str]
 Paths = _Path | Iterable[_Path]

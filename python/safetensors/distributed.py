@@ -26,10 +26,4 @@ except ImportError as error:
         f" Found {found}: {error}"
     ) from error
 
-__all__ = [
-    "RankError",
-    "StorageReader",
-    "StorageWriter",
-    "load_sharded",
-    "save_sharded",
-]
+__all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded", "save_sharded"]

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from . import numpy
-from ._arrays.jax_arrays import _from_numpy
+from ._arrays.converters import converter
 from ._frameworks import exported
 from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
@@ -21,6 +21,8 @@ from ._frameworks.via_numpy import make_functions
 
 __all__ = ["Array", "jnp", "load", "load_file", "np", "numpy", "save", "save_file"]
 __all__ += exported.__all__
+
+_from_numpy = converter("flax")
 
 
 def _adopt(array: np.ndarray[Any, Any]) -> jax.Array:

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from . import numpy
-from ._arrays.mlx_arrays import _from_numpy
+from ._arrays.converters import converter
 from ._arrays.numpy_dtypes import _getdtype
 from ._frameworks import exported
 from ._frameworks.exported import *
@@ -20,6 +20,8 @@ from ._frameworks.via_numpy import make_functions
 
 __all__ = ["load", "load_file", "mx", "np", "numpy", "save", "save_file"]
 __all__ += exported.__all__
+
+_from_numpy = converter("mlx")
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:

@@ -138,9 +138,7 @@ def save_file(
     nothing. Raises as `save`, and SafetensorError if the file cannot be written. After an error the
     old file is unchanged.
     """
-    keep_alive: list[Any] = []
-    specs = _flatten(tensor_dict, keep_alive)
-    _native.serialize_file(specs, filename, metadata, durability=durability)
+    _save_file(tensor_dict, filename, metadata, durability, None)
 
 
 def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:

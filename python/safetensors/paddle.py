@@ -92,9 +92,7 @@ def save_file(
     `durability`: see `safetensors.numpy.save_file`. Raises the errors of `save`, and
     SafetensorError if the file cannot be written. After an error, the old file is unchanged.
     """
-    keep_alive: list[Any] = []
-    specs = _flatten(tensors, keep_alive)
-    _native.serialize_file(specs, filename, metadata, durability=durability)
+    _save_file(tensors, filename, metadata, durability, None)
 
 
 def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import numpy
-from ._arrays.tensorflow_arrays import _from_numpy
+from ._arrays.converters import converter
 from ._frameworks import exported
 from ._frameworks.exported import *
 from ._frameworks.make_save import make_save
@@ -19,6 +19,8 @@ from ._frameworks.via_numpy import make_functions
 
 __all__ = ["load", "load_file", "np", "numpy", "save", "save_file", "tf"]
 __all__ += exported.__all__
+
+_from_numpy = converter("tensorflow")
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:

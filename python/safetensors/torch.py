@@ -30,16 +30,8 @@ from ._types import Backend, Buffer, Durability
 from ._write.save_checkpoint import Fetch
 
 __all__ = [
-    "load",
-    "load_file",
-    "load_into",
-    "load_model",
-    "save",
-    "save_file",
-    "save_model",
-    "storage_ptr",
-    "storage_size",
-    "torch",
+    "load", "load_file", "load_into", "load_model", "save", "save_file", "save_model",
+    "storage_ptr", "storage_size", "torch",
 ]
 __all__ += exported.__all__
 

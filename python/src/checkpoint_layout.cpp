@@ -1,16 +1,17 @@
 // Splits a model into files, and saves a model whose tensors are all in memory.
-#include "checkpoint_layout.h"
-
 #include <optional>
 #include <string>
 
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
-#include "tensors_to_save.h"
 
 namespace safetensors::python {
 namespace {
+
+struct PyCheckpointLayout {
+  CheckpointLayout layout;
+};
 
 // storages: names to (number, size in bytes) of the storage of a tensor. The number is 0 if no other tensor shares it.
 std::vector<CheckpointTensor> to_tensors(std::span<const TensorData> tensors, nb::handle storages) {
@@ -42,14 +43,14 @@ CheckpointLayout make_layout(nb::handle specs, nb::handle storages, nb::handle m
 // [(name of the file, number of its bytes)], in the order of the files.
 nb::object files_of(const PyCheckpointLayout& self) {
   nb::list files;
-  for (const CheckpointFile& file : self.get().files())
+  for (const CheckpointFile& file : self.layout.files())
     files.append(nb::make_tuple(to_str(file.name), nb::int_(file.header.file_bytes())));
   return files;
 }
 
 nb::object file_of(const PyCheckpointLayout& self, nb::handle name) {
   const std::optional<std::string_view> text = to_name(name, "name");
-  const std::optional<std::size_t> file = text ? self.get().file_of(*text) : std::nullopt;
+  const std::optional<std::size_t> file = text ? self.layout.file_of(*text) : std::nullopt;
   if (!file) raise_missing("the layout has no tensor " + nb::cast<std::string>(nb::repr(name)), name);
   return nb::int_(*file);
 }
@@ -78,7 +79,7 @@ void save_checkpoint(nb::handle specs, nb::handle folder, nb::handle layout, nb:
 
 const CheckpointLayout& to_layout(nb::handle object) {
   if (!nb::isinstance<PyCheckpointLayout>(object)) raise_not("layout", object, "_CheckpointLayout");
-  return nb::cast<const PyCheckpointLayout&>(object).get();
+  return nb::cast<const PyCheckpointLayout&>(object).layout;
 }
 
 void define_checkpoint_layout(nb::module_& module) {
@@ -87,16 +88,17 @@ void define_checkpoint_layout(nb::module_& module) {
           "__init__",
           [](nb::pointer_and_handle<PyCheckpointLayout> self, nb::object tensors, nb::object storages,
              nb::object max_shard_size, nb::object stem, nb::object metadata, nb::object index_metadata) {
-            initialize(self, make_layout(tensors, storages, max_shard_size, stem, metadata, index_metadata));
+            initialize(self, PyCheckpointLayout{
+                                 make_layout(tensors, storages, max_shard_size, stem, metadata, index_metadata)});
           },
           nb::arg("tensors").none(), nb::arg("storages"), nb::arg("max_shard_size").none(), nb::arg("stem").none(),
           nb::arg("metadata").none(), nb::arg("index_metadata").none())
       .def("files", &files_of, "A list of (name, number of bytes), in the order of the files.")
       .def("file_of", &file_of, nb::arg("name").none(), "The position in files() of the file of a tensor.")
-      .def("total_size", [](const PyCheckpointLayout& self) { return self.get().total_size(); })
-      .def("index_name", [](const PyCheckpointLayout& self) { return to_str(self.get().index_name()); })
+      .def("total_size", [](const PyCheckpointLayout& self) { return self.layout.total_size(); })
+      .def("index_name", [](const PyCheckpointLayout& self) { return to_str(self.layout.index_name()); })
       .def(
-          "index_text", [](const PyCheckpointLayout& self) { return to_str(self.get().index_text()); },
+          "index_text", [](const PyCheckpointLayout& self) { return to_str(self.layout.index_text()); },
           "The text of the index, or an empty text if there is one file.");
   module.def("_save_checkpoint", &save_checkpoint, nb::arg("tensor_dict").none(), nb::arg("folder").none(),
              nb::arg("layout").none(), nb::kw_only(), nb::arg("new_folder"), nb::arg("remove_old_files"),

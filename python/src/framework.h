@@ -1,14 +1,49 @@
-// The frameworks, and the classes that make their arrays.
+// The frameworks: their names, devices and dtypes, and the classes that make their arrays. After the library has a new
+// dtype, the package needs one more row in framework.cpp.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "device.h"
 #include "support.h"
 
 namespace safetensors::python {
+
+struct Device {
+  std::string given = "cpu";  // in error messages
+  std::string name = "cpu";   // for the framework: "cpu", "cuda:0", "mps"
+  [[nodiscard]] bool cpu() const noexcept { return name == "cpu"; }
+};
+
+// device: None, a str, an int (the ordinal of a CUDA device), or a torch.device. Raises SafetensorError for any other.
+[[nodiscard]] Device parse_device(nb::handle device);
+
+// The way in which torch takes the bytes of a dtype.
+enum class TorchImport : std::uint8_t {
+  none,         // torch lacks the dtype
+  reinterpret,  // as bytes, which are then reinterpreted: DLPack or an older torch lacks the dtype
+  direct,       // as a DLPack tensor of the dtype, in every torch
+};
+
+struct FrameworkDtype {
+  Dtype dtype;
+  const char* name;   // in ml_dtypes and torch, and in TensorSpec; NumPy has it under the same name, too
+  const char* numpy;  // format of NumPy; null if only ml_dtypes has the dtype; packed elements are bytes
+  TorchImport torch;
+  std::uint64_t packed = 1;  // elements of the format per element of the framework
+};
+
+// A Dtype, as a number, is smaller than this.
+inline constexpr std::size_t kDtypeNumbers = 23;
+
+[[nodiscard]] const FrameworkDtype& framework_dtype(Dtype dtype) noexcept;
+// name: of FrameworkDtype. Raises SafetensorError, which lists all names.
+[[nodiscard]] const FrameworkDtype& framework_dtype(std::string_view name);
 
 enum class Framework : std::uint8_t { numpy, torch, tensorflow, flax, mlx, paddle };
 
@@ -19,6 +54,9 @@ void check_device(Framework framework, const Device& device);
 // The name in error messages: "numpy", "pytorch", ...
 [[nodiscard]] const char* name_of(Framework framework) noexcept;
 
+// Returns an object that shares the memory of the array. It is read-only unless the array is writable.
+[[nodiscard]] nb::object make_memory(Array array);
+
 // Makes arrays of a framework over memory that the arrays then share. Keeps references to modules and dtypes, so one
 // Maker for many tensors is fast. Several threads may call it at once.
 class Maker {
@@ -26,7 +64,9 @@ class Maker {
   Maker() = default;
   Maker(const Maker&) = delete;
   Maker& operator=(const Maker&) = delete;
-  virtual ~Maker() = default;
+  virtual ~Maker() {
+    for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
+  }
 
   // Returns an array of the framework over the memory of `array`. Copies if the memory is misaligned, the framework
   // needs a copy, or the device is not the CPU.
@@ -46,6 +86,15 @@ class Maker {
   [[nodiscard]] virtual bool shares() const noexcept { return false; }
   // Returns whether the framework itself takes slices, from the whole tensor.
   [[nodiscard]] virtual bool indexes() const noexcept { return false; }
+
+ protected:
+  // The framework's object for a dtype, made on first use.
+  nb::handle dtype_of(Dtype dtype);
+
+ private:
+  [[nodiscard]] virtual nb::object find_dtype(Dtype dtype) const { return (void)dtype, nb::none(); }
+
+  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 // These functions import the framework. extended_as_bits: makes unsigned integers for dtypes that NumPy has only with

@@ -1,6 +1,6 @@
 // Turns an index of Python into a Slice. An index is parsed into items (integer, range, ellipsis), the ellipsis is
 // expanded, and bounds are checked in the order of the reference, whose error texts programs match.
-#include "index.h"
+#include "reader.h"
 
 #include <algorithm>
 #include <limits>
@@ -121,12 +121,6 @@ std::string show(const std::vector<Item>& items) {
   return text + "]";
 }
 
-std::string show(ShapeView shape) {
-  std::string text = "[";
-  for (const std::uint64_t dim : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
-  return text + "]";
-}
-
 // Dimensions over 2^63 - 1 occur in tensors without elements only. They are clamped.
 std::int64_t signed_size(std::uint64_t dim) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(dim, static_cast<std::uint64_t>(kHighest)));
@@ -163,13 +157,14 @@ void check(std::vector<Item> items, ShapeView shape) {
     item.index += size;
   }
   if (items.size() > shape.size())
-    raise("Error during slicing " + show(items) + " with shape " + show(shape) +
+    raise("Error during slicing " + show(items) + " with shape " + to_string(shape) +
           ": more slicing indexes than dimensions in tensor");
   for (std::size_t i = items.size(); i-- > 0;) {
     const std::optional<std::int64_t> index = beyond(items[i], signed_size(shape[i]));
     if (!index) continue;
-    raise("Error during slicing " + show(items) + " with shape " + show(shape) + ": index " + std::to_string(*index) +
-          " out of bounds for tensor dimension #" + std::to_string(i) + " of size " + std::to_string(shape[i]));
+    raise("Error during slicing " + show(items) + " with shape " + to_string(shape) + ": index " +
+          std::to_string(*index) + " out of bounds for tensor dimension #" + std::to_string(i) + " of size " +
+          std::to_string(shape[i]));
   }
 }
 
@@ -224,28 +219,6 @@ Slice parse_index(nb::handle index, ShapeView shape) {
   return to_slice(items);
 }
 
-void refuse_torch_index(nb::handle index, ShapeView shape) {
-  if (PyList_Check(index.ptr())) return;
-  std::vector<Item> items;
-  const std::vector<nb::object> objects = items_of(index);
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    const nb::object& object = objects[i];
-    if (PySlice_Check(object.ptr())) {
-      items.push_back(to_range(object, Huge::clamped));
-      if (items.back().step <= 0) return;
-    } else if (object.ptr() == Py_Ellipsis) {
-      items.push_back({.kind = Item::Kind::ellipsis});
-    } else if (is_torch_only(object)) {
-      return;
-    } else {
-      items.push_back(to_integer(object, i));
-    }
-  }
-  if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) return;
-  items = expand(items, shape.size());
-  if (out_of_range(items, shape)) check(items, shape);
-}
-
 void refuse_meta_index(nb::handle index) {
   for (const nb::object& object : items_of(index)) {
     if (object.is_none() || PyLong_Check(object.ptr()) || PySlice_Check(object.ptr()) || PyList_Check(object.ptr()) ||
@@ -258,11 +231,13 @@ void refuse_meta_index(nb::handle index) {
   }
 }
 
-std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
+std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape, bool reference) {
   std::vector<Item> items;
   nb::list axes;
+  bool plain = true;  // only integers and slices of integers
   bool new_axes = false;
   for (const nb::object& object : items_of(index)) {
+    const bool checked = reference && !new_axes;  // torch decides about an index with None
     if (object.is_none()) {
       new_axes = true;
       axes.append(object);
@@ -272,22 +247,25 @@ std::optional<TorchIndex> parse_torch_index(nb::handle index, ShapeView shape) {
     } else if (PySlice_Check(object.ptr())) {
       for (const char* const part : {"start", "stop", "step"}) {
         const nb::object bound = object.attr(part);
-        if (!bound.is_none() && !PyLong_Check(bound.ptr())) return std::nullopt;
+        plain = plain && (bound.is_none() || PyLong_Check(bound.ptr()));
       }
+      if (!plain && !checked) return std::nullopt;
       items.push_back(to_range(object, Huge::clamped));
       if (items.back().step <= 0) return std::nullopt;
       axes.append(nb::slice(nb::none(), nb::none(), nb::none()));
-    } else if (PyLong_Check(object.ptr()) && !PyBool_Check(object.ptr())) {
-      const std::optional<std::int64_t> number = to_index(object);
-      if (!number) return std::nullopt;
-      items.push_back({.kind = Item::Kind::index, .index = *number});
     } else {
-      return std::nullopt;
+      const bool integer = PyLong_Check(object.ptr()) && !PyBool_Check(object.ptr());
+      if (!integer && (!checked || is_torch_only(object))) return std::nullopt;
+      plain = plain && integer;
+      if (!checked && !to_index(object)) return std::nullopt;
+      items.push_back(to_integer(object, items.size()));
     }
   }
   if (std::count_if(items.begin(), items.end(), is_ellipsis) > 1) return std::nullopt;
   items = expand(items, shape.size());
-  if (out_of_range(items, shape)) return std::nullopt;
+  const bool outside = out_of_range(items, shape);
+  if (outside && reference && !new_axes) check(items, shape);
+  if (outside || !plain) return std::nullopt;
   return TorchIndex{to_slice(items), new_axes, nb::tuple(axes)};
 }
 

@@ -1,13 +1,9 @@
 // Makes NumPy arrays by calling numpy.ndarray(shape, dtype, buffer, offset), so that the extension needs no headers of
 // NumPy.
-#include <array>
-#include <atomic>
 #include <bit>
 #include <string>
 
-#include "dtype_names.h"
 #include "framework.h"
-#include "memory.h"
 
 namespace safetensors::python {
 namespace {
@@ -24,9 +20,6 @@ class NumpyMaker final : public Maker {
         numpy_(import_module("numpy")),
         ndarray_(numpy_.attr("ndarray")),
         empty_(numpy_.attr("empty")) {}
-  ~NumpyMaker() override {
-    for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
-  }
 
   nb::object make(const Array& array) override {
     if (array.nbytes() == 0) return empty_(shape_of(array), dtype_of(array.dtype()));
@@ -67,39 +60,28 @@ class NumpyMaker final : public Maker {
     return to_tuple(shape);
   }
 
-  nb::handle dtype_of(Dtype dtype) {
-    std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
-    if (PyObject* const made_before = slot.load(std::memory_order_acquire)) return made_before;
+  nb::object find_dtype(Dtype dtype) const override {
     const FrameworkDtype& known = framework_dtype(dtype);
-    nb::object made;
-    if (known.numpy != nullptr) {
-      made = numpy_.attr("dtype")(known.numpy);
-    } else if (extended_as_bits_) {
-      made = numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
-    } else {
-      // Unlike the dtypes of NumPy, those of ml_dtypes exist in the byte order of the machine only.
-      if (std::endian::native != std::endian::little && bits(dtype) > 8)
-        raise("ml_dtypes cannot hold " + std::string(to_string(dtype)) +
-              " in the byte order of files on a big-endian machine");
-      nb::object types;
-      try {
-        types = import_module("ml_dtypes");
-      } catch (nb::python_error& error) {
-        if (!error.matches(PyExc_ImportError)) throw;
-      }
-      if (!types.is_valid() || !nb::hasattr(types, known.name)) raise_no_ml_dtypes(dtype, known.name);
-      made = numpy_.attr("dtype")(types.attr(known.name));
+    if (known.numpy != nullptr) return numpy_.attr("dtype")(known.numpy);
+    if (extended_as_bits_) return numpy_.attr("dtype")(bits(dtype) == 8 ? "u1" : "<u2");
+    // Unlike the dtypes of NumPy, those of ml_dtypes exist in the byte order of the machine only.
+    if (std::endian::native != std::endian::little && bits(dtype) > 8)
+      raise("ml_dtypes cannot hold " + std::string(to_string(dtype)) +
+            " in the byte order of files on a big-endian machine");
+    nb::object types;
+    try {
+      types = import_module("ml_dtypes");
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_ImportError)) throw;
     }
-    PyObject* other = nullptr;
-    if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
-    return other;
+    if (!types.is_valid() || !nb::hasattr(types, known.name)) raise_no_ml_dtypes(dtype, known.name);
+    return numpy_.attr("dtype")(types.attr(known.name));
   }
 
   bool extended_as_bits_;
   nb::object numpy_;
   nb::object ndarray_;
   nb::object empty_;
-  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 }  // namespace

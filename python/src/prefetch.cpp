@@ -1,16 +1,23 @@
-// The classes PrefetchLoader and TensorStream. A BackgroundLoad keeps the planned tensors until they are taken. Each is
-// taken once: a loader makes a tensor of the framework and forgets it. While a call waits, it looks for signals 20
-// times per second.
-#include "prefetch.h"
-
+// safe_open.prefetch reads tensors in the background: the classes PrefetchLoader and TensorStream. A BackgroundLoad
+// keeps the planned tensors until they are taken. Each is taken once: a loader makes a tensor of the framework and
+// forgets it. While a call waits, it looks for signals 20 times per second.
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "background_load.h"
+#include "module.h"
+#include "os/process.h"
 #include "prefetch_plan.h"
+#include "reader.h"
 
 namespace safetensors::python {
 namespace {
@@ -20,6 +27,144 @@ constexpr std::chrono::milliseconds kSignalInterval{50};  // between two checks 
 constexpr std::uint64_t kMaxThreads = 256;
 
 constexpr const char* kClosed = "prefetch loader closed";
+
+// Keeps the complete items of a stream until they are taken, so that an item can be asked for by name, in any order.
+// The threads that wait for items take them from the stream: one thread at a time waits for the stream and stores the
+// next item, even if another thread needs it. The others wait for this thread. While nobody waits, reading goes on up
+// to the memory budget of the stream. Items that were complete before the one that a thread waits for are held beyond
+// it. Never takes the GIL.
+class BackgroundLoad {
+ public:
+  // Leaks the object in a forked child: a thread of the parent may have held its mutex.
+  struct Delete {
+    void operator()(BackgroundLoad* load) const noexcept {
+      if (!load->forked()) delete load;
+    }
+  };
+  using Owner = std::unique_ptr<BackgroundLoad, Delete>;
+
+  // Starts to read every item of the plan. threads: reader threads, 0 chooses. Error: out_of_memory.
+  [[nodiscard]] static Result<Owner> start(const ReadPlan& plan, unsigned threads) {
+    Result<Stream> stream = plan.stream({.threads = threads});
+    if (!stream) return std::move(stream).error();
+    return Owner(new BackgroundLoad(*std::move(stream), plan.size()));
+  }
+
+  BackgroundLoad(const BackgroundLoad&) = delete;
+  BackgroundLoad& operator=(const BackgroundLoad&) = delete;
+
+  // Returns whether this process is a forked child. Then no other function may be called.
+  [[nodiscard]] bool forked() const noexcept { return os::process_id() != process_; }
+
+  // Waits until the item is complete, for at most `limit`. If it is, stores its array in *array and returns true.
+  // Errors: invalid_argument (the item was taken before); the reason why it will never be complete; cancelled after
+  // close().
+  [[nodiscard]] Result<bool> take(std::size_t item, Array* array, std::chrono::milliseconds limit) {
+    return wait_until(limit, [&]() -> Result<bool> {
+      if (taken_[item])
+        return Error{
+            .code = Errc::invalid_argument,
+            .message = "tensor already delivered (prefetch hands each tensor out once, via take or iteration)"};
+      return hand_out(item, array);
+    });
+  }
+  // The same for the first item to be complete that was not taken. Stores its index in *item. If all items were taken,
+  // *item is the number of items.
+  [[nodiscard]] Result<bool> take_next(std::size_t* item, Array* array, std::chrono::milliseconds limit) {
+    return wait_until(limit, [&]() -> Result<bool> {
+      for (; !order_.empty(); order_.pop_front()) {
+        if (hand_out(*item = order_.front(), array)) return true;  // the next call removes it from the order
+      }
+      *item = taken_.size();
+      return taken_count_ == taken_.size();
+    });
+  }
+  // Gives back an item that was taken, so that it can be taken again. Does nothing after close().
+  void give_back(std::size_t item, Array array) {
+    const std::lock_guard lock(mutex_);
+    taken_[item] = false;
+    --taken_count_;
+    if (!closed_ && complete_.emplace(item, std::move(array)).second) order_.push_front(item);
+    changed_.notify_all();
+  }
+
+  // Stops reading, waits for the threads and releases all memory. Idempotent, from any thread.
+  void close() noexcept {
+    std::optional<Stream> ended;  // these are destroyed after the mutex is released
+    std::map<std::size_t, Array> complete;
+    std::unique_lock lock(mutex_);
+    if (!failure_) failure_ = Error{.code = Errc::cancelled};
+    closed_ = true;
+    complete.swap(complete_);
+    if (stream_) stream_->cancel();
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !waiting_; });
+    ended.swap(stream_);
+  }
+
+ private:
+  BackgroundLoad(Stream stream, std::size_t items) : stream_(std::move(stream)), remaining_(items), taken_(items) {}
+  ~BackgroundLoad() { close(); }
+  template <class Done>
+  Result<bool> wait_until(std::chrono::milliseconds limit, Done done) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    std::optional<Stream> ended;  // destroyed after the mutex is released: it joins threads and closes files
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (closed_ && taken_count_ != taken_.size()) return *failure_;
+      Result<bool> found = done();
+      if (!found || *found) return found;
+      if (failure_) return *failure_;
+      const auto remaining = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      if (remaining.count() <= 0) return false;
+      if (waiting_) {
+        changed_.wait_until(lock, end);
+        continue;
+      }
+      waiting_ = true;
+      lock.unlock();
+      const bool ready = stream_->wait_for(remaining);
+      lock.lock();
+      waiting_ = false;
+      if (ready) store_next();
+      if (remaining_ == 0) ended.swap(stream_);
+      changed_.notify_all();  // also if nothing came: another thread may go on longer than this one
+    }
+  }
+  // Called under the mutex when next() does not wait.
+  void store_next() {
+    Result<std::optional<StreamItem>> next = stream_->next();
+    if (!next) {
+      failure_ = std::move(next).error();
+    } else if (*next) {
+      order_.push_back((*next)->index);
+      complete_.emplace((*next)->index, std::move((*next)->array));
+      --remaining_;
+    }
+  }
+  // Returns false if the item is not complete, or was taken.
+  bool hand_out(std::size_t item, Array* array) {
+    const auto found = complete_.extract(item);
+    if (found.empty()) return false;
+    taken_[item] = true;
+    ++taken_count_;
+    *array = std::move(found.mapped());
+    return true;
+  }
+
+  const std::uint64_t process_ = os::process_id();
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  bool waiting_ = false;                   // a thread waits for the stream, without the mutex
+  std::optional<Stream> stream_;           // empty after the last item, and after close()
+  std::size_t remaining_;                  // number of items that are not complete
+  std::map<std::size_t, Array> complete_;  // not taken, by item
+  std::deque<std::size_t> order_;          // items in the order of completion; also some that were taken
+  std::vector<bool> taken_;
+  std::size_t taken_count_ = 0;
+  std::optional<Error> failure_;
+  bool closed_ = false;
+};
 
 // Waits without the GIL until look(limit) returns true, and runs signal handlers in between. Raises the error that look
 // returns. prefix: begins the text of that exception.
@@ -161,35 +306,35 @@ nb::object next(TensorStream& stream) {
 }
 
 struct Request {
-  std::shared_ptr<Opened> opened;
+  std::shared_ptr<Reader> reader;
   Device device;
   std::vector<Planned> planned;
   unsigned threads;
 };
 
 Request parse_request(nb::handle plan, nb::handle device, nb::handle threads,
-                      const std::function<std::shared_ptr<Opened>()>& open) {
+                      const std::function<std::shared_ptr<Reader>()>& open) {
   if (!plan.is_none() && !PyDict_Check(plan.ptr()))
     raise_type_error("'" + name_of_type(plan) + "' object is not an instance of 'dict'");
   Device wanted = device.is_none() ? Device() : parse_device(device);
   const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMaxThreads));
-  std::shared_ptr<Opened> opened = open();
-  if (device.is_none()) wanted = opened->device();
-  const Framework framework = opened->framework();
+  std::shared_ptr<Reader> reader = open();
+  if (device.is_none()) wanted = reader->options().device;
+  const Framework framework = reader->options().framework;
   if (!wanted.cpu() && framework != Framework::torch && framework != Framework::paddle)
     raise("prefetch is only compatible with framework=\"pt\"");
-  std::vector<Planned> planned = parse_prefetch_plan(plan, *opened);
-  return {std::move(opened), std::move(wanted), std::move(planned), readers};
+  std::vector<Planned> planned = parse_prefetch_plan(plan, *reader);
+  return {std::move(reader), std::move(wanted), std::move(planned), readers};
 }
 
 }  // namespace
 
 nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads,
-                          const std::function<std::shared_ptr<Opened>()>& open) {
+                          const std::function<std::shared_ptr<Reader>()>& open) {
   const Request request = parse_request(plan, device, threads, open);
-  Opened& opened = *request.opened;
-  const bool same = request.device.name == opened.device().name;
-  TensorFactory factory(same ? opened.maker() : make_maker(opened.framework(), request.device), request.device);
+  Reader& reader = *request.reader;
+  const bool same = request.device.name == reader.options().device.name;
+  TensorFactory factory(same ? reader.maker() : make_maker(reader.options().framework, request.device), request.device);
   for (const Planned& item : request.planned) {
     const Dtype dtype = item.tensor.dtype();
     if (dtype == Dtype::UNKNOWN)
@@ -204,7 +349,7 @@ nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads
     if (Status status = reads.add(item.tensor, item.slice); !status)
       raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
-  PrefetchLoader loader(opened.header(), request.planned, std::move(factory));
+  PrefetchLoader loader(reader.header(), request.planned, std::move(factory));
   Result<BackgroundLoad::Owner> load = [&] {
     const WithoutGil released;
     return BackgroundLoad::start(reads, request.threads);

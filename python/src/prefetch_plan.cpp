@@ -143,13 +143,13 @@ Array pick(Array array, const Picks& picks) {
   return array;
 }
 
-std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) {
+std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Reader& reader) {
   std::vector<Planned> planned;
-  const Header& header = opened.header();
+  const Header& header = reader.header();
   if (plan.is_none()) {
-    for (const TensorInfo& tensor : header.tensors()) {
+    for (const Tensor& tensor : reader.list()) {
       check_signals(planned.size());
-      planned.push_back({opened.find(tensor.name)});
+      planned.push_back({tensor});
     }
     return planned;
   }
@@ -159,7 +159,7 @@ std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened) 
   for (const auto& [key, value] : items) {
     check_signals(wanted.size());
     const std::string_view name = key_of(key);
-    wanted.insert_or_assign(header.find(name), planned_of(opened.find(name), value, printable(name)));
+    wanted.insert_or_assign(header.find(name), planned_of(reader.find(key), value, printable(name)));
   }
   std::size_t round = 0;
   for (const TensorInfo& tensor : header.tensors()) {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "opened.h"
+#include "reader.h"
 #include "support.h"
 
 namespace safetensors::python {
@@ -22,9 +22,6 @@ struct Planned {
 [[nodiscard]] Array pick(Array array, const Picks& picks);
 
 // Returns the items in the order of the file. plan: a dict, or None for every tensor. Raises SafetensorError.
-[[nodiscard]] std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Opened& opened);
-
-// As from_str, with the error text of the reference's releases from 0.9 on.
-[[nodiscard]] std::string_view from_name(nb::handle name);
+[[nodiscard]] std::vector<Planned> parse_prefetch_plan(nb::handle plan, const Reader& reader);
 
 }  // namespace safetensors::python

@@ -1,11 +1,10 @@
 // Parses the tuples that the Python package makes for each tensor. A Watch takes the GIL at most 20 times per second,
-// to run signal handlers and the progress function.
+// to run signal handlers and the progress function. For many small tensors, making the arrays takes as long as reading
+// a quarter of the bytes, and it needs one thread only. So it runs in the calling thread while other threads read.
 #include "requests.h"
 
 #include <string>
 #include <utility>
-
-#include "index.h"
 
 namespace safetensors::python {
 namespace {
@@ -40,8 +39,8 @@ struct Target {
   throw nb::value_error((text + " has elements that share memory (was it expanded?): copy it first").c_str());
 }
 
-void add(Requests& requests, const Checkpoint& checkpoint, nb::handle request) {
-  const Tensor tensor = find_tensor(checkpoint, nb::object(request[0]));
+void add(Requests& requests, const Reader& reader, nb::handle request) {
+  const Tensor tensor = reader.find(nb::object(request[0]));
   const nb::object index = request[1];
   const nb::object given = request[3];
   const std::optional<Dtype> cast = to_dtype(nb::object(request[2]));
@@ -73,20 +72,11 @@ std::optional<Dtype> to_dtype(nb::handle name) {
   return dtype;
 }
 
-Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name) {
-  const std::optional<std::string_view> text = to_name(name, "name");
-  if (!text) raise_missing("no header can hold the name " + nb::cast<std::string>(nb::repr(name)), name);
-  Result<Tensor> tensor = checkpoint.tensor(*text);
-  if (tensor) return *std::move(tensor);
-  if (tensor.error().code != Errc::not_found) raise_read_error(tensor.error(), "", "");
-  raise_missing(tensor.error().message, name, &tensor.error());
-}
-
-Requests make_requests(const Checkpoint& checkpoint, nb::handle requests) {
+Requests make_requests(const Reader& reader, nb::handle requests) {
   Requests made;
   for (const nb::handle request : nb::iter(requests)) {
     check_signals(made.targets.size());
-    add(made, checkpoint, request);
+    add(made, reader, request);
   }
   return made;
 }
@@ -96,20 +86,39 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
   const std::uint64_t count = to_count(threads, "threads");
   if (count > kMaxReaders)
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
-  ReadOptions options{.threads = static_cast<unsigned>(count), .memory_limit = to_count(memory_limit, "memory_limit")};
-  const std::string_view text = from_str(cache, "cache");
-  constexpr std::pair<std::string_view, Cache> kCaches[] = {{"auto", Cache::automatic},
-                                                            {"keep", Cache::keep},
-                                                            {"fill", Cache::fill},
-                                                            {"drop", Cache::drop},
-                                                            {"bypass", Cache::bypass}};
-  for (const auto& [name, mode] : kCaches) {
-    if (text != name) continue;
-    options.cache = mode;
-    return options;
+  constexpr std::pair<const char*, Cache> kWords[] = {{"auto", Cache::automatic},
+                                                      {"keep", Cache::keep},
+                                                      {"fill", Cache::fill},
+                                                      {"drop", Cache::drop},
+                                                      {"bypass", Cache::bypass}};
+  return {.threads = static_cast<unsigned>(count),
+          .memory_limit = to_count(memory_limit, "memory_limit"),
+          .cache = parse_word("cache", from_str(cache, "cache"), kWords)};
+}
+
+Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,
+                    std::span<const nb::object> targets,
+                    const std::function<void(std::size_t index, nb::handle object)>& add) {
+  const auto has_target = [&](std::size_t i) { return i < targets.size() && targets[i].is_valid(); };
+  Watch watch(progress);
+  Result<ReadResult> read = watch.execute(plan, options, [&](std::span<const Array> arrays) {
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      check_signals(i);
+      if (has_target(i))
+        add(i, targets[i]);
+      else
+        add(i, maker.reads(arrays[i].dtype()) ? nb::none() : maker.make(arrays[i]));
+    }
+  });
+  if (!read) return std::move(read).error();
+  for (std::size_t i = 0; i < read->arrays.size(); ++i) {
+    // Releases the memory of each array as soon as the framework has copied it.
+    const Array array = std::exchange(read->arrays[i], Array());
+    if (has_target(i) || !maker.reads(array.dtype())) continue;
+    check_signals(i);
+    add(i, maker.make(array));
   }
-  raise("cache \"" + std::string(text) +
-        "\" is invalid (expected one of: \"auto\", \"keep\", \"fill\", \"drop\", \"bypass\")");
+  return {};
 }
 
 bool Watch::go_on(std::uint64_t done, std::uint64_t total) {

@@ -1,4 +1,5 @@
-// Turns the requests and options of a load into a ReadPlan and ReadOptions, and lets signals end long calls.
+// Turns the requests and options of a load into a ReadPlan and ReadOptions, makes arrays of its results, and lets
+// signals end long calls.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework.h"
+#include "reader.h"
 #include "support.h"
 
 namespace safetensors::python {
@@ -26,14 +29,11 @@ struct Requests {
 // name: a name of the format, such as "F32", or None. Raises SafetensorError for any other text.
 [[nodiscard]] std::optional<Dtype> to_dtype(nb::handle name);
 
-// Returns the tensor of that name. Raises MissingTensorError, and TypeError for an object that is not a str.
-[[nodiscard]] Tensor find_tensor(const Checkpoint& checkpoint, nb::handle name);
-
 // requests: a sequence of (name, index, dtype, target). index: the index of a slice, or None for the whole tensor.
 // dtype: the format's name of the dtype to cast to, or None. target: (address, size in bytes, strides in bytes or None,
 // object), followed by the ordinal of a CUDA device if the memory is on one. None allocates new memory. Raises
 // MissingTensorError for an unknown name, and SafetensorError.
-[[nodiscard]] Requests make_requests(const Checkpoint& checkpoint, nb::handle requests);
+[[nodiscard]] Requests make_requests(const Reader& reader, nb::handle requests);
 
 // threads, memory_limit: 0 for automatic; cache: "auto", "keep", "fill", "drop" or "bypass".
 // Raises SafetensorError, TypeError.
@@ -80,6 +80,27 @@ class Watch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::exception_ptr raised_;
 };
+
+// Executes the plan without the GIL and calls add(index, object) for each item. Needs the GIL.
+//
+// The object is the item's target if `targets` has one, else an array that the Maker makes. targets: one per item, may
+// be null; or empty. Most arrays are made while other threads read the bytes, so add() must show them to nobody. For
+// an item whose bytes the Maker reads, add() is first called with None, and again with the array when the bytes are
+// there. So the first calls come in the order of the plan.
+//
+// Returns the error of ReadPlan::execute(). Raises the exceptions of the Maker, of signal handlers and of progress().
+// In both cases the caller must drop the objects.
+[[nodiscard]] Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,
+                                  std::span<const nb::object> targets,
+                                  const std::function<void(std::size_t index, nb::handle object)>& add);
+
+// The results of the requests, in their order. device_stream: a CUstream, or None. All targets are then on CUDA
+// devices, and copies begin after the work that this stream already has.
+[[nodiscard]] nb::list load_tensors(Reader& reader, nb::handle requests, ReadOptions options, nb::handle progress,
+                                    nb::handle device_stream);
+// Returns an iterator of (index, array).
+[[nodiscard]] nb::object start_stream(Reader& reader, nb::handle requests, const ReadOptions& options,
+                                      nb::handle progress);
 
 // Calls open(ParseOptions) without the GIL. Ctrl-C, or another signal whose handler raises an exception, ends it.
 template <class Open>

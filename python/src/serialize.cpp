@@ -1,6 +1,5 @@
-// The functions serialize, serialize_file, _serialize_stream and deserialize. They check the arguments and hold the
+// The functions serialize, serialize_file and deserialize. They check the arguments and hold the
 // objects that own the bytes. Then they release the GIL and copy or write.
-#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -8,8 +7,6 @@
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
-#include "tensor_spec.h"
-#include "tensors_to_save.h"
 
 namespace safetensors::python {
 namespace {
@@ -38,8 +35,8 @@ nb::object serialize(nb::handle tensor_dict, nb::handle metadata) {
   return result;
 }
 
-void save_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability,
-               nb::handle progress) {
+void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability,
+                    nb::handle progress) {
   const std::string path = to_path(filename);
   const TensorsToSave tensors(tensor_dict);
   const std::optional<MetadataPairs> pairs = to_metadata(metadata);
@@ -52,67 +49,6 @@ void save_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata,
     status = save(path, tensors.data(), pairs, options);
   }
   watch.rethrow();
-  if (!status) raise_saving(status.error());
-}
-
-void serialize_file(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle durability) {
-  save_file(tensor_dict, filename, metadata, durability, nb::none());
-}
-
-Result<Header> lay_out(const TensorsToSave& tensors, const std::optional<MetadataPairs>& metadata) {
-  HeaderBuilder builder;
-  for (const TensorData& tensor : tensors.data()) {
-    if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
-  }
-  if (metadata) {
-    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
-    for (const auto& [key, value] : *metadata) {
-      if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
-    }
-  }
-  return builder.build();
-}
-
-// Writes a tensor whose bytes come from fetch(name): (data_ptr, data_len, owner of the bytes). Writes 16 MiB at a time
-// and looks for signals in between.
-void write_fetched(Writer& writer, const TensorInfo& tensor, nb::handle fetch, Watch& watch) {
-  constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
-  const nb::object fetched = fetch(to_str(tensor.name));
-  const nb::object owner = fetched[2];
-  const auto address = static_cast<std::uintptr_t>(to_unsigned(fetched[0]));
-  const std::span bytes(reinterpret_cast<const std::byte*>(address), static_cast<std::size_t>(to_unsigned(fetched[1])));
-  if (bytes.size() != tensor.nbytes())
-    raise(kSaving + ("tensor `" + printable(tensor.name)) + "`: " + std::to_string(bytes.size()) + " bytes given, " +
-          std::to_string(tensor.nbytes()) + " needed");
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
-    Status status;
-    {
-      const WithoutGil released;
-      status = writer.write(tensor.name, begin, bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin)));
-    }
-    watch.rethrow();
-    if (!status) raise_saving(status.error());
-    check_signals();
-  }
-}
-
-void serialize_stream(nb::handle tensor_dict, nb::handle filename, nb::handle metadata, nb::handle fetch,
-                      nb::handle durability, nb::handle progress) {
-  const std::string path = to_path(filename);
-  const TensorsToSave tensors(tensor_dict);
-  WriteOptions options = to_write_options(durability);
-  Watch watch(progress);
-  options.progress = watch.callback();
-  const Result<Header> header = lay_out(tensors, to_metadata(metadata));
-  if (!header) raise_saving(header.error());
-  Result<Writer> writer = Writer::create(path, *header, options);
-  if (!writer) raise_saving(writer.error());
-  for (const TensorInfo& tensor : header->tensors()) write_fetched(writer.value(), tensor, fetch, watch);
-  Status status;
-  {
-    const WithoutGil released;
-    status = writer.value().commit();
-  }
   if (!status) raise_saving(status.error());
 }
 
@@ -175,11 +111,9 @@ bool in_place_if_no_rename() {
 }
 
 Durability to_durability(nb::handle name) {
-  const std::string_view text = from_str(name, "durability");
-  if (text == "full") return Durability::full;
-  if (text == "file") return Durability::file;
-  if (text == "none") return Durability::none;
-  raise("durability \"" + std::string(text) + "\" is invalid (expected one of: \"full\", \"file\", \"none\")");
+  constexpr std::pair<const char*, Durability> kWords[] = {
+      {"full", Durability::full}, {"file", Durability::file}, {"none", Durability::none}};
+  return parse_word("durability", from_str(name, "durability"), kWords);
 }
 
 void define_serialize(nb::module_& module) {
@@ -188,21 +122,16 @@ void define_serialize(nb::module_& module) {
              "tensor_dict: names to TensorSpec. metadata: a dict of str to str, or None for no metadata. Raises\n"
              "SafetensorError for tensors or metadata that no file can hold. The GIL is released while bytes are\n"
              "copied.");
-  module.def("serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
-             nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
-             "Writes a file that holds these tensors. It replaces a file that exists at filename.\n\n"
-             "Other programs see the old file or the new one, never a mix. After an error, KeyboardInterrupt\n"
-             "included, the old file is unchanged. durability: after a power cut, \"full\" guarantees the new file,\n"
-             "\"file\" guarantees the old file or the new one, \"none\" guarantees nothing. Raises SafetensorError.\n"
-             "Its attribute errno is set for an error of the system. The GIL is released.");
-  module.def("_save_file", &save_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
-             nb::arg("metadata").none(), nb::kw_only(), nb::arg("durability").none(), nb::arg("progress").none(),
-             "serialize_file with a progress function: progress(bytes written, bytes of the file), or None.");
-  module.def("_serialize_stream", &serialize_stream, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
-             nb::arg("metadata").none(), nb::arg("fetch"), nb::kw_only(), nb::arg("durability").none() = "full",
-             nb::arg("progress").none() = nb::none(),
-             "serialize_file with one tensor in memory at a time. fetch(name) returns (data_ptr, data_len, owner).\n\n"
-             "tensor_dict: names to TensorSpec, whose data_ptr and data_len are ignored.");
+  module.def(
+      "serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
+      nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
+      nb::arg("progress").none() = nb::none(),
+      "Writes a file that holds these tensors. It replaces a file that exists at filename.\n\n"
+      "Other programs see the old file or the new one, never a mix. After an error, KeyboardInterrupt\n"
+      "included, the old file is unchanged. durability: after a power cut, \"full\" guarantees the new file,\n"
+      "\"file\" guarantees the old file or the new one, \"none\" guarantees nothing. Raises SafetensorError.\n"
+      "Its attribute errno is set for an error of the system. The GIL is released. progress: a function that gets\n"
+      "the bytes written and those of the file, or None.");
   module.def("deserialize", &deserialize, nb::arg("bytes").none(),
              "Returns a list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
              "bytes: any object with the buffer protocol. data: a new bytearray. Raises SafetensorError.");

@@ -1,15 +1,17 @@
 // nanobind's methods are objects of a type that `inspect` does not know. Each method is therefore wrapped in a method
 // descriptor of the interpreter, whose docstring carries the signature in the form of built-in methods
 // ("name($self, plan=None)\n--\n\n..."). The C function that a descriptor calls receives only `self` and the arguments,
-// so every method has a C function of its own: one instance of a template per slot of a table.
-#include "signatures.h"
-
+// so every method has a C function of its own: one instance of a template per slot of a table. Some versions of
+// `inspect` (3.10, 3.13) ignore such an `__init__`. So the docstring of a class with a constructor begins with a
+// signature, too.
 #include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
 #include <new>
 #include <stdexcept>
+
+#include "module.h"
 
 namespace safetensors::python {
 namespace {
@@ -129,47 +131,6 @@ nb::object make_descriptor(nb::handle type, nb::handle method) {
   return own(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &made.definition));
 }
 
-// Null if `inspect` finds the signature by itself.
-nb::object signature_of_class(nb::handle owner) {
-  const nb::object init = nb::object(owner.attr("__init__"));
-  const nb::object make = nb::object(owner.attr("__new__"));
-  if (Py_TYPE(init.ptr()) != &PyMethodDescr_Type) return {};
-  const nb::module_ inspect = nb::module_::import_("inspect");
-  const nb::object signature = nb::object(inspect.attr("signature")(nb::hasattr(make, "__code__") ? make : init));
-  const nb::object parameters = nb::object(signature.attr("parameters").attr("values")());
-  nb::list without_first;
-  for (const nb::handle parameter : nb::iter(parameters)) without_first.append(parameter);
-  nb::del(without_first[0]);
-  return nb::object(signature.attr("replace")(nb::arg("parameters") = without_first));
-}
-
-// tp_descr_get of the type below. CLASS.__signature__ has no instance.
-PyObject* get_signature(PyObject*, PyObject* instance, PyObject* owner) {
-  try {
-    nb::object signature;
-    if (instance == nullptr && owner != nullptr) signature = signature_of_class(owner);
-    if (!signature.is_valid()) PyErr_SetString(PyExc_AttributeError, "__signature__");
-    return signature.release().ptr();
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
-}
-
-// Makes the value of `__signature__` in a class. Some versions of `inspect` (3.10, 3.13) ignore the descriptor
-// `__init__` of a class, but all versions look for `__signature__` first. The signature is computed on access, so that
-// `inspect` is imported only then. A subclass with an `__init__` in Python has no such value: `inspect` reads its
-// `__init__`. A `__new__` in Python takes precedence over our `__init__`.
-nb::object make_class_signature() {
-  PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(&get_signature)}, {0, nullptr}};
-  static const auto* const name = new std::string(name_in_package("ClassSignature"));  // the type keeps a pointer to it
-  PyType_Spec spec{name->c_str(), sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
-  const nb::object type = own(PyType_FromSpec(&spec));
-  return own(PyObject_CallNoArgs(type.ptr()));
-}
-
 }  // namespace
 
 void publish_methods(nb::handle type) {
@@ -183,8 +144,6 @@ void publish_methods(nb::handle type) {
   const nb::object owner = own(PyCapsule_New(range.get(), kOwner, &release_methods));
   (void)range.release();
   nb::setattr(type, "_methods", owner);
-  if (nb::hasattr(nb::object(type.attr("__init__")), "__text_signature__"))
-    nb::setattr(type, "__signature__", make_class_signature());
 }
 
 }  // namespace safetensors::python

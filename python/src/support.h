@@ -9,6 +9,7 @@
 
 #include <cxxabi.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,11 +19,21 @@
 #include <utility>
 #include <vector>
 
-#include "signals.h"
-
 namespace safetensors::python {
 
 namespace nb = nanobind;
+
+// Runs signal handlers, and throws the exception that one raises. Call it with the GIL.
+inline void check_signals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+// Call it in each iteration of a loop that may be long. Runs signal handlers in every 1024th iteration, and throws the
+// exception that one raises. round: counts the iterations.
+inline void check_signals(std::size_t round) {
+  if ((round & 0x3FF) == 0x3FF) check_signals();
+}
+// Runs signal handlers. Returns true if one raised an exception, which stays set. Call it without the GIL.
+[[nodiscard]] bool interrupted();
 
 // Creates SafetensorError and MissingTensorError and adds them to the module.
 void define_errors(nb::module_& module);
@@ -96,6 +107,18 @@ decltype(auto) never_unwound(Function&& function) {
   }
 }
 
+// Returns the value of a word. Raises SafetensorError with the words that `argument` may be. where: begins the text.
+template <class Value, std::size_t kWords>
+Value parse_word(const char* argument, std::string_view text, const std::pair<const char*, Value> (&words)[kWords],
+                 const std::string& where = {}) {
+  std::string expected;
+  for (const auto& [word, value] : words) {
+    if (text == word) return value;
+    expected += (expected.empty() ? "\"" : ", \"") + std::string(word) + "\"";
+  }
+  raise(where + argument + " \"" + std::string(text) + "\" is invalid (expected one of: " + expected + ")");
+}
+
 [[nodiscard]] nb::module_ import_module(const char* name);
 
 // The package of this extension: "safetensors", or "safetensors_cpp" in the distribution of that name. The name comes
@@ -158,10 +181,10 @@ extern PyType_Slot refuse_new_slots[];
 
 // Constructs the value of an instance at the end of its `__init__`. Raises TypeError if the instance already has a
 // value: code of an argument or another thread may have called `__init__`, too.
-template <class T, class Value>
-void initialize(nb::pointer_and_handle<T> self, Value&& value) {
+template <class T, class... Values>
+void initialize(nb::pointer_and_handle<T> self, Values&&... values) {
   if (nb::inst_ready(self.h)) raise_type_error("__init__() was called twice on one object");
-  new (self.p) T(std::forward<Value>(value));
+  new (self.p) T(std::forward<Values>(values)...);
 }
 
 // A buffer of a Python object, held during the lifetime of this object.

@@ -1,11 +1,12 @@
-// Defines TensorSpec, and compares the format of a buffer with a dtype.
-#include "tensor_spec.h"
-
+// Defines TensorSpec, and reads the dict of tensors that a caller saves. It holds the owners of all names and bytes
+// until the call ends.
 #include <bit>
 #include <optional>
 #include <string>
 
-#include "dtype_names.h"
+#include "framework.h"
+#include "module.h"
+#include "saving.h"
 
 namespace safetensors::python {
 namespace {
@@ -46,16 +47,8 @@ Elements elements_of(const Buffer& buffer) {
   return {};
 }
 
-}  // namespace
-
-const TensorSpec& to_spec(nb::handle object, const char* argument) {
-  const bool right = nb::isinstance<TensorSpec>(object);
-  if (right && nb::inst_ready(object)) return *nb::inst_ptr<TensorSpec>(object);
-  const std::string where = "argument '" + std::string(argument) + "': ";
-  if (right) raise_type_error(where + "a TensorSpec that was never initialized");
-  raise_type_error(where + "'" + name_of_type(object) + "' object is not an instance of 'TensorSpec'");
-}
-
+// Raises SafetensorError unless the buffer holds plain bytes or elements of the dtype. name: of the tensor, for the
+// error.
 void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer) {
   const Elements elements = elements_of(buffer);
   if (elements.bytes || elements.dtype == dtype) return;
@@ -64,6 +57,8 @@ void check_elements(std::string_view name, Dtype dtype, const Buffer& buffer) {
         (elements.dtype ? std::string(to_string(*elements.dtype)) : "format \"" + printable(buffer.format()) + "\""));
 }
 
+// dtype: a name in frameworks, such as "float32". Raises SafetensorError for an unknown name, OverflowError for a
+// dimension that is negative or too large.
 TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t data, std::size_t size) {
   const FrameworkDtype& known = framework_dtype(dtype);
   TensorSpec spec{known.dtype, {}, data, size};
@@ -76,8 +71,19 @@ TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t da
   return spec;
 }
 
+}  // namespace
+
+const TensorSpec& to_spec(nb::handle object, const char* argument) {
+  const bool right = nb::isinstance<TensorSpec>(object);
+  if (right && nb::inst_ready(object)) return *nb::inst_ptr<TensorSpec>(object);
+  const std::string where = "argument '" + std::string(argument) + "': ";
+  if (right) raise_type_error(where + "a TensorSpec that was never initialized");
+  raise_type_error(where + "'" + name_of_type(object) + "' object is not an instance of 'TensorSpec'");
+}
+
 void define_tensor_spec(nb::module_& module) {
   nb::class_<TensorSpec>(module, "TensorSpec",
+                         "TensorSpec(*, dtype, shape, data_ptr, data_len)\n--\n\n"
                          "A tensor to save: its dtype, its shape and the address of its bytes.\n\n"
                          "The memory at `data_ptr`, C order and little-endian, must stay alive and unchanged until\n"
                          "the function that saves it has returned.")
@@ -100,6 +106,55 @@ void define_tensor_spec(nb::module_& module) {
       .def_prop_ro(
           "data_len", [](const TensorSpec& spec) { return spec.size; }, "In bytes.")
       .def("__repr__", &repr_of_spec);
+}
+
+void raise_not(const char* argument, nb::handle object, const char* wanted) {
+  raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
+                   "' object is not an instance of '" + wanted + "'");
+}
+
+TensorsToSave::TensorsToSave(nb::handle dict) {
+  if (!PyDict_Check(dict.ptr())) raise_not("tensor_dict", dict, "dict");
+  items_ = dict_items(dict);
+  data_.reserve(items_.size());
+  specs_.reserve(items_.size());
+  for (const auto& [name, value] : items_) {
+    check_signals(data_.size());
+    add(from_str(name, "tensor_dict"), value);
+  }
+}
+
+void TensorsToSave::add(std::string_view name, nb::handle value) {
+  const TensorSpec* spec = nullptr;
+  if (PyDict_Check(value.ptr())) {
+    specs_.push_back(from_dict(name, value));
+    spec = &specs_.back();
+  } else {
+    spec = &to_spec(value, "tensor_dict");
+  }
+  if (spec->data == 0 && spec->size != 0)
+    raise(std::string(kSaving) + "tensor `" + printable(name) + "` has " + std::to_string(spec->size) +
+          " bytes at a null data_ptr");
+  const auto* const bytes = reinterpret_cast<const std::byte*>(spec->data);
+  data_.push_back({name, spec->dtype, spec->shape, {bytes, spec->size}});
+}
+
+// value: {"dtype", "shape", "data": buffer}, the form of releases before 0.8. Works on a copy: the `__eq__` of its
+// keys and the `__index__` of its dimensions run here and may change the dict.
+TensorSpec TensorsToSave::from_dict(std::string_view name, nb::handle value) {
+  const nb::object copy = own(PyDict_Copy(value.ptr()));
+  const nb::object data = find_item(copy, "data");
+  if (!data.is_valid()) raise_not("tensor_dict", value, "TensorSpec");
+  const nb::object dtype = find_item(copy, "dtype");
+  const nb::object shape = find_item(copy, "shape");
+  if (!dtype.is_valid()) raise(std::string(kSaving) + "missing `dtype`");
+  if (!shape.is_valid()) raise(std::string(kSaving) + "missing `shape`");
+  buffers_.emplace_back(data, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
+  const Buffer& buffer = buffers_.back();
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.bytes().data());
+  TensorSpec spec = make_spec(from_str(dtype, "dtype"), shape, address, buffer.bytes().size());
+  check_elements(name, spec.dtype, buffer);
+  return spec;
 }
 
 }  // namespace safetensors::python

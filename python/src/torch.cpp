@@ -2,14 +2,11 @@
 // exactly its own size. Dtypes that DLPack or an older torch lacks are exported as bytes and reinterpreted.
 #include <safetensors/to_dlpack.h>
 
-#include <array>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "dtype_names.h"
 #include "framework.h"
 
 namespace safetensors::python {
@@ -35,9 +32,6 @@ class TorchMaker final : public Maker {
     if (!nb::hasattr(internal, "_get_dispatch_mode")) return;
     dispatch_mode_ = internal.attr("_get_dispatch_mode");
     fake_ = internal.attr("_TorchDispatchModeKey").attr("FAKE");
-  }
-  ~TorchMaker() override {
-    for (std::atomic<PyObject*>& dtype : dtypes_) Py_XDECREF(dtype.load());
   }
 
   nb::object make(const Array& array) override {
@@ -106,16 +100,11 @@ class TorchMaker final : public Maker {
     return shape;
   }
 
-  nb::handle dtype_of(Dtype dtype) {
-    std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
-    if (PyObject* const known = slot.load(std::memory_order_acquire)) return known;
+  nb::object find_dtype(Dtype dtype) const override {
     if (!has(dtype))
       raise("Dtype not understood: " + std::string(to_string(dtype)) +
             " (torch has no such dtype; framework=\"np\" loads it as packed uint8)");
-    nb::object made = torch_.attr(framework_dtype(dtype).name);
-    PyObject* other = nullptr;
-    if (slot.compare_exchange_strong(other, made.ptr())) return made.release();
-    return other;
+    return torch_.attr(framework_dtype(dtype).name);
   }
 
   nb::object torch_;
@@ -124,7 +113,6 @@ class TorchMaker final : public Maker {
   nb::object from_dlpack_;
   nb::object dispatch_mode_;  // returns the mode with a key, or None. Null in an old torch
   nb::object fake_;           // the key of FakeTensorMode
-  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
 };
 
 }  // namespace

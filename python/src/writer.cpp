@@ -11,12 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "checkpoint.h"
-#include "checkpoint_layout.h"
 #include "module.h"
+#include "reader.h"
 #include "requests.h"
 #include "saving.h"
-#include "tensor_spec.h"
 
 namespace safetensors::python {
 namespace {
@@ -32,11 +30,12 @@ LayoutOptions to_layout_options(nb::handle data_alignment, nb::handle order) {
           .order = name == "given" ? TensorOrder::given : TensorOrder::writer};
 }
 
+void check(const Status& status) {
+  if (!status) raise_saving(status.error());
+}
+
 Header lay_out(nb::handle tensors, nb::handle metadata, const LayoutOptions& options) {
   HeaderBuilder builder;
-  const auto check = [](const Status& status) {
-    if (!status) raise_saving(status.error());
-  };
   for (const nb::handle pair : nb::iter(tensors.attr("items")())) {
     const nb::object name = pair[0];
     const nb::object spec = pair[1];
@@ -77,11 +76,12 @@ Callback<bool(std::uint64_t, std::uint64_t)> watched(const std::shared_ptr<const
 }
 
 NewFile begin_file(nb::handle path, nb::handle tensors, nb::handle metadata, nb::handle durability,
-                   const LayoutOptions& layout) {
+                   const LayoutOptions& layout, nb::handle progress, bool replace_symlinks) {
   const std::string target = to_path(path, "path");
-  WriteOptions options{.durability = to_durability(durability), .in_place_if_no_rename = in_place_if_no_rename()};
+  WriteOptions options = to_write_options(durability);
+  options.replace_symlinks = replace_symlinks;
   NewFile file{{lay_out(tensors, metadata, layout)}};
-  options.progress = watched(file.key, nb::none());
+  options.progress = watched(file.key, progress);
   Result<Writer> writer = [&] {
     const WithoutGil released;
     return Writer::create(target, file.headers[0], options);
@@ -161,13 +161,17 @@ void check_shape(const TensorInfo& tensor, ShapeView shape, bool rows) {
   raise(tensor_text(tensor) + " takes shape " + wanted + ", the data has " + to_string(shape));
 }
 
-// Packed bytes have neither the dtype nor the shape of their tensor. Only their number is compared.
-void check_value(const TensorInfo& tensor, const Value& value, bool rows) {
+void check_dtype(const TensorInfo& tensor, const Value& value) {
   const bool packed = bits(tensor.dtype) < 8;
   if (value.dtype && *value.dtype != tensor.dtype && !(packed && *value.dtype == Dtype::U8))
     raise(tensor_text(tensor) + " has dtype " + std::string(to_string(tensor.dtype)) + ", the data " +
           std::string(to_string(*value.dtype)));
-  if (value.shape && !packed) check_shape(tensor, *value.shape, rows);
+}
+
+// Packed bytes have neither the dtype nor the shape of their tensor. Only their number is compared.
+void check_value(const TensorInfo& tensor, const Value& value, bool rows) {
+  check_dtype(tensor, value);
+  if (value.shape && bits(tensor.dtype) >= 8) check_shape(tensor, *value.shape, rows);
   if (!rows && value.bytes.size() != tensor.nbytes())
     raise(tensor_text(tensor) + " has " + std::to_string(tensor.nbytes()) + " bytes, the data " +
           std::to_string(value.bytes.size()));
@@ -175,11 +179,8 @@ void check_value(const TensorInfo& tensor, const Value& value, bool rows) {
 
 // Checks the data of a slice as far as the library does not: its dtype and its shape. Packed bytes have neither.
 void check_slice(const TensorInfo& tensor, const Value& value, ShapeView shape) {
-  const bool packed = bits(tensor.dtype) < 8;
-  if (value.dtype && *value.dtype != tensor.dtype && !(packed && *value.dtype == Dtype::U8))
-    raise(tensor_text(tensor) + " has dtype " + std::string(to_string(tensor.dtype)) + ", the data " +
-          std::string(to_string(*value.dtype)));
-  if (value.shape && !packed && !std::ranges::equal(*value.shape, shape))
+  check_dtype(tensor, value);
+  if (value.shape && bits(tensor.dtype) >= 8 && !std::ranges::equal(*value.shape, shape))
     raise(tensor_text(tensor) + ": the slice has shape " + to_string(shape) + ", the data has " +
           to_string(*value.shape));
 }
@@ -254,11 +255,10 @@ class PyWriter {
     error.path.clear();  // a mistake of the caller, which does not depend on the file
     raise(error.message, &error);
   }
-  void copy(nb::handle name, const PyCheckpoint& source, nb::handle source_name) {
+  void copy(nb::handle name, nb::handle source, nb::handle source_name) {
     const std::string text(from_str(name, "name"));
-    const Tensor tensor = find_tensor(source.get(), source_name);
-    const Status status = run([&](auto& writer) { return writer.copy(text, tensor); });
-    if (!status) raise_saving(status.error());
+    const Tensor tensor = to_reader(source)->find(source_name);
+    check(run([&](auto& writer) { return writer.copy(text, tensor); }));
   }
   // A slice: offsets and sizes of each dimension. value: as make_value.
   void write_slice(nb::handle name, nb::handle offsets, nb::handle sizes, nb::handle value) {
@@ -267,31 +267,28 @@ class PyWriter {
     std::vector<std::uint64_t> shape;
     const Slice box = to_box(offsets, sizes, tensor, shape);
     check_slice(tensor, data, shape);
-    const Status status = run([&](auto& writer) { return writer.write_slice(tensor.name, box, data.bytes); });
-    if (!status) raise_saving(status.error());
+    check(run([&](auto& writer) { return writer.write_slice(tensor.name, box, data.bytes); }));
   }
-  // The functions of a model that several processes write.
+  // The functions of a model that several processes write. ticket(): the text that _join_checkpoint takes in other
+  // processes. receipt() ends the part of a joined writer and returns the text that accept() takes. accept() adds what
+  // a joined writer wrote.
   nb::object ticket() {
     std::string text;
-    const Status status = run_shared([&](CheckpointWriter& writer) { return take(writer.ticket(), text); }, false);
-    if (!status) raise_saving(status.error());
+    check(run_shared([&](CheckpointWriter& writer) { return take(writer.ticket(), text); }, false));
     return to_str(text);
   }
   nb::object receipt() {
     std::string text;
-    const Status status = run_shared([&](CheckpointWriter& writer) { return take(writer.receipt(), text); }, true);
-    if (!status) raise_saving(status.error());
+    check(run_shared([&](CheckpointWriter& writer) { return take(writer.receipt(), text); }, true));
     close();
     return to_str(text);
   }
   void accept(nb::handle receipt) {
     const std::string text(from_str(receipt, "receipt"));
-    const Status status = run_shared([&](CheckpointWriter& writer) { return writer.accept(text); }, false);
-    if (!status) raise_saving(status.error());
+    check(run_shared([&](CheckpointWriter& writer) { return writer.accept(text); }, false));
   }
   void commit() {
-    const Status status = run([](auto& writer) { return writer.commit(); }, true);
-    if (!status) raise_saving(status.error());
+    check(run([](auto& writer) { return writer.commit(); }, true));
     close();
   }
   void close() {
@@ -437,23 +434,26 @@ void define_writer(nb::module_& module) {
       .def(
           "__init__",
           [](nb::pointer_and_handle<PyWriter> self, nb::object path, nb::object tensors, nb::object metadata,
-             nb::object durability, nb::object data_alignment, nb::object order) {
-            initialize(self, begin_file(path, tensors, metadata, durability, to_layout_options(data_alignment, order)));
+             nb::object durability, nb::object data_alignment, nb::object order, nb::object progress,
+             bool replace_symlinks) {
+            const LayoutOptions layout = to_layout_options(data_alignment, order);
+            initialize(self, begin_file(path, tensors, metadata, durability, layout, progress, replace_symlinks),
+                       progress);
           },
           nb::arg("path").none(), nb::arg("tensors").none(), nb::arg("metadata").none(), nb::arg("durability").none(),
-          nb::arg("data_alignment").none() = 8, nb::arg("order").none() = "writer")
-      .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"),
-           "value: (address, size in bytes, dtype or None, shape or None, owner of the bytes).")
+          nb::arg("data_alignment").none() = 8, nb::arg("order").none() = "writer",
+          nb::arg("progress").none() = nb::none(), nb::arg("replace_symlinks") = false)
+      .def("write", &PyWriter::write, nb::arg("name").none(), nb::arg("start").none(), nb::arg("value"))
       .def("copy", &PyWriter::copy, nb::arg("name").none(), nb::arg("source"), nb::arg("source_name").none())
       .def("write_slice", &PyWriter::write_slice, nb::arg("name").none(), nb::arg("offsets"), nb::arg("sizes"),
-           nb::arg("value"), "offsets, sizes: one integer per dimension. value: as in write().")
-      .def("ticket", &PyWriter::ticket, "The text that _join_checkpoint takes in other processes.")
-      .def("receipt", &PyWriter::receipt, "Ends the part of a joined writer. Returns the text that accept() takes.")
-      .def("accept", &PyWriter::accept, nb::arg("receipt").none(), "Adds what a joined writer wrote.")
+           nb::arg("value"))
+      .def("ticket", &PyWriter::ticket)
+      .def("receipt", &PyWriter::receipt)
+      .def("accept", &PyWriter::accept, nb::arg("receipt").none())
       .def("commit", &PyWriter::commit)
       .def("close", &PyWriter::close)
       .def("__len__", &PyWriter::size)
-      .def("dtype", &PyWriter::dtype, nb::arg("name").none(), "The dtype of a tensor in the format, such as \"F32\".");
+      .def("dtype", &PyWriter::dtype, nb::arg("name").none());
   module.def(
       "_checkpoint_writer",
       [](nb::object folder, nb::object layout, bool new_folder, bool remove_old_files, nb::object durability,

@@ -380,10 +380,10 @@ def test_few_objects_live_per_tensor(tmp_path: Path) -> None:
 def test_change_of_a_parameter_is_seen_by_autograd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_counts: bool
 ) -> None:
-    from safetensors._models import fill as _fill
+    from safetensors._models import pieces as _pieces
 
     if not torch_counts:  # as with an older torch
-        monkeypatch.setattr(_fill, "_increment_version", None)
+        monkeypatch.setattr(_pieces, "_increment_version", None)
     path = saved(tmp_path / "t", {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
     model = torch.nn.Linear(2, 2)
     x = torch.randn(1, 2, requires_grad=True)
@@ -416,9 +416,9 @@ def test_inference_tensors_follow_the_rules_of_torch(tmp_path: Path) -> None:
 
 def test_stream_fills_what_a_plan_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for other devices, which this machine may lack."""
-    from safetensors._models import fill as _fill
+    from safetensors._models import pieces as _pieces
 
-    monkeypatch.setattr(_fill.Copy, "request", lambda self: None)
+    monkeypatch.setattr(_pieces.Piece, "request", lambda self: None)
     path = saved(tmp_path / "t", Net().state_dict())
     agree(path, Net())
     agree(path, Net(), assign=True)

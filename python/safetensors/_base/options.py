@@ -1,14 +1,17 @@
-"""Understands options that several functions take: sizes in bytes, and progress. Counts tensors in texts."""
+"""Understands options that several functions take: those of reads, sizes in bytes, and progress. Counts tensors in texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import index
 from typing import Any
 
 from .._native import SafetensorError, _size_digits
+from .._types import Cache
 
-__all__ = ["Progress", "count_text", "reporter", "to_bytes", "to_metadata", "to_size"]
+__all__ = ["Progress", "ReadOptions", "count_text", "reporter", "to_bytes", "to_metadata", "to_size"]
 
 Progress = Callable[[int, int], object]
 
@@ -91,3 +94,34 @@ def reporter(
         bar.update(done - bar.n)
 
     return report, bar.close
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of every function that reads many tensors. See `safetensors.load`."""
+
+    threads: int
+    memory_limit: int | str
+    cache: Cache
+    progress: bool | Progress | None
+
+    def start(self, backend: str = "auto") -> tuple[dict[str, Any], Callable[[], None]]:
+        """Return the arguments of a native read, and a function that ends the progress."""
+        cache = self.cache
+        if backend == "pread" and cache not in ("fill", "drop"):
+            if cache == "bypass":
+                raise SafetensorError('cache "bypass" contradicts backend "pread"')
+            cache = "fill" if cache in ("auto", "keep") else cache
+        limit = to_bytes(self.memory_limit, "memory_limit")
+        report, end_progress = reporter(self.progress)
+        given = {"threads": self.threads, "memory_limit": limit, "cache": cache, "progress": report}
+        return given, end_progress
+
+    @contextmanager
+    def given(self, backend: str = "auto") -> Iterator[dict[str, Any]]:
+        """Give the arguments of a native read, and end the progress with the `with`."""
+        given, end_progress = self.start(backend)
+        try:
+            yield given
+        finally:
+            end_progress()

@@ -11,21 +11,17 @@ from typing import Any
 
 import torch
 from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    StorageMeta,
-    TensorProperties,
-    TensorStorageMetadata,
+    ChunkStorageMetadata, Metadata, StorageMeta, TensorProperties, TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
 from torch.futures import Future
 
-from .._base.options import Progress, reporter, to_size
+from .._base.options import Progress, ReadOptions, to_size
 from .._base.paths import to_path
+from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError
 from .._ranks.agreement import portable
-from .._ranks.pieces import Piece, read_pieces
 from .._ranks.stored import Part, Path, Stored, StoredTensor
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Cache
@@ -64,12 +60,7 @@ class StorageReader(TorchStorageReader):
     ) -> None:
         to_path(path, "path")
         self._path = path
-        self._options: dict[str, Any] = {
-            "threads": threads,
-            "memory_limit": to_size(memory_limit, "memory_limit"),
-            "cache": cache,
-        }
-        self._progress = progress
+        self._options = ReadOptions(threads, to_size(memory_limit, "memory_limit"), cache, progress)
         self._stored: Stored | None = None
 
     @property
@@ -129,15 +120,14 @@ class StorageReader(TorchStorageReader):
         """
         try:
             pieces = [self._piece(item, planner) for item in plan.items]
-            progress, end_progress = reporter(self._progress)
 
             def commit(index: int) -> None:
-                planner.commit_tensor(plan.items[index], pieces[index].target)
+                target = pieces[index].target
+                assert target is not None
+                planner.commit_tensor(plan.items[index], target)
 
-            try:
-                read_pieces(pieces, commit, progress, **self._options)
-            finally:
-                end_progress()
+            with self._options.given() as options:
+                read_pieces(pieces, commit, **options)
         except BaseException as error:
             sent = portable(error)
             if sent is error:
@@ -166,8 +156,6 @@ class StorageReader(TorchStorageReader):
         tensor = self._stored.tensors.get(name)
         if tensor is None:
             raise SafetensorError(f"the checkpoint has no tensor {name!r}")
-        if tensor.dtype is None:
-            raise SafetensorError(f"tensor {name!r} has dtype {tensor.wire}, which torch lacks")
         offsets = tuple(item.storage_index.offset or (0,) * len(tensor.shape))
         part = tensor.parts.get(offsets)
         if part is None:
@@ -182,8 +170,7 @@ class StorageReader(TorchStorageReader):
                 f"the planner gives {tensor.name!r} a tensor of shape {list(target.shape)},"
                 f" expected {list(item.lengths)}"
             )
-        owner = item.dest_index.fqn
-        return Piece(tensor, part.checkpoint, tuple(item.storage_offsets), target, owner)
+        return tensor.piece(part, tuple(item.storage_offsets), target, item.dest_index.fqn)
 
 
 def _described(tensor: StoredTensor) -> TensorStorageMetadata:

@@ -24,11 +24,11 @@ from .._base.paths import to_path
 from .._native import SafetensorError
 from .._ranks.agreement import RankError, describe, portable
 from .._ranks.boxes import Box
-from .._ranks.part_writer import Invitation, PartWriter, SaveOptions, Specs, check_folder, spec_of
+from .._ranks.part_writer import Invitation, PartWriter, Specs, budget_of, check_folder, spec_of
 from .._ranks.stored import Path
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Durability
-from .._write.save_checkpoint import DEFAULT_SHARD_SIZE
+from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, SaveOptions
 
 __all__ = ["StorageWriter"]
 
@@ -87,16 +87,10 @@ class StorageWriter(TorchStorageWriter):
         check_folder(path)
         self._path = path
         self._options = SaveOptions(
-            max_shard_size=max_shard_size,
-            metadata=metadata,
-            index_metadata=index_metadata,
-            new_folder=new_folder,
-            remove_old_files=remove_old_files,
-            durability=durability,
-            memory_limit=memory_limit,
-            progress=progress,
+            max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress, memory_limit
         )
-        self._options.check()
+        self._options.layout_options({})  # raises the errors of the options
+        budget_of(self._options)
         self._part: PartWriter | None = None
 
     @property

@@ -12,19 +12,6 @@ from .._functions import deserialize, serialize, serialize_file
 from .._native import TensorSpec, safe_open
 
 __all__ = [
-    "Any",
-    "Dict",
-    "List",
-    "Optional",
-    "Set",
-    "TensorSpec",
-    "Tuple",
-    "Union",
-    "defaultdict",
-    "deserialize",
-    "os",
-    "safe_open",
-    "serialize",
-    "serialize_file",
-    "sys",
+    "Any", "Dict", "List", "Optional", "Set", "TensorSpec", "Tuple", "Union", "defaultdict",
+    "deserialize", "os", "safe_open", "serialize", "serialize_file", "sys",
 ]

@@ -10,7 +10,7 @@ from .. import _native
 from .._base.options import Progress, reporter
 from .._native import TensorSpec
 from .._types import Durability
-from .._write.save_checkpoint import Fetch, write_checkpoint
+from .._write.save_checkpoint import Fetch, SaveOptions, save_fetched, write_checkpoint
 
 __all__ = ["make_save"]
 
@@ -24,12 +24,12 @@ def make_save(describe: Describe) -> tuple[Callable[..., None], SaveFile]:
     """Return `_save_folder` and `_save_file`."""
 
     def save_folder(
-        tensors: Mapping[str, Any], folder: str | PathLike[str], **options: Any
+        tensors: Mapping[str, Any], folder: str | PathLike[str], options: SaveOptions
     ) -> None:
-        """Save a model as files and their index. `options`: those of `write_checkpoint`."""
+        """Save a model as files and their index."""
         keep_alive: list[Any] = []
         specs, fetch = describe(tensors, keep_alive)
-        write_checkpoint(specs, tensors, folder, fetch=fetch, **options)
+        write_checkpoint(specs, tensors, folder, options, fetch)
 
     def save_file(
         tensors: Mapping[str, Any],
@@ -44,18 +44,9 @@ def make_save(describe: Describe) -> tuple[Callable[..., None], SaveFile]:
         report, end_report = reporter(progress, "Saving")
         try:
             if fetch is None:
-                _native._save_file(
-                    specs, filename, metadata, durability=durability, progress=report
-                )
+                _native.serialize_file(specs, filename, metadata, durability=durability, progress=report)
             else:
-                _native._serialize_stream(
-                    specs,
-                    filename,
-                    metadata,
-                    fetch,
-                    durability=durability,
-                    progress=report,
-                )
+                save_fetched(specs, filename, metadata, fetch, durability=durability, progress=report)
         finally:
             end_report()
 

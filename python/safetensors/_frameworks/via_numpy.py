@@ -6,14 +6,16 @@ framework's module had defined them: `help`, `inspect.signature` and `pickle` sh
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from os import PathLike
+from types import FunctionType
 from typing import Any, Protocol, TypeVar
 
 from .. import _native
 from .._native import TensorSpec, safe_open
 from .._types import Backend, Buffer, Durability, Framework
-from .adapted import adapted
 
 __all__ = ["make_functions"]
 
@@ -123,6 +125,31 @@ def make_functions(
             return {name: adopt(array) for name, array in f.get_tensors().items()}
 
     def of_module(function: Any) -> Any:
-        return adapted(function, module, tensor, noun)
+        return _adapted(function, module, tensor, noun)
 
     return of_module(save), of_module(save_file), of_module(load), of_module(load_file)
+
+
+def _adapted(function: Any, module: str, tensor: str, noun: str) -> Any:
+    """Return a function that looks as if `module` had defined it.
+
+    `tensor`: the type that replaces the word "Tensor" in annotations, such as "jax.Array". `noun`:
+    the word that replaces "{noun}" in the docstring.
+    """
+    # `typing.get_type_hints` looks in the globals of a function for the names in its annotations. So
+    # the function needs globals that have the framework, such as "jax" for "jax.Array".
+    framework = tensor.partition(".")[0]
+    names = {**function.__globals__, framework: getattr(sys.modules[module], framework)}
+    made = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__module__ = module
+    made.__qualname__ = made.__name__  # pickle finds a function by these two names
+    if function.__doc__ is not None:  # `python -OO` removes docstrings
+        made.__doc__ = inspect.cleandoc(function.__doc__.replace("{noun}", noun))
+    made.__annotations__ = {
+        name: annotation.replace("Tensor", tensor)
+        for name, annotation in function.__annotations__.items()
+    }
+    return made

@@ -1,28 +1,30 @@
 """Loads a checkpoint into the parameters of a torch module, without a second copy of the model.
 
-torch decides: its own `load_state_dict` compares names and shapes and runs the hooks of the model. It
-gets tensors that are not read yet. A read plan makes the copies that torch wants to make.
+torch decides: its own `load_state_dict` compares names and shapes, and raises its errors. It gets the
+tensors of the model itself, or tensors without memory where shapes differ, so it changes nothing. Then a
+read plan reads into the memory of the tensors. A model that takes part in loading, by hooks or methods of
+its own, gets all values through `load_state_dict`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from .._arrays.dtypes import float_name
+from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
 from .._arrays.sharing import storage_ptr
 from .._arrays.torch_dtypes import _getdtype
-from .._base.options import Progress, reporter, to_bytes
+from .._base.options import Progress, ReadOptions
 from .._base.paths import to_paths
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._types import Cache, Paths
-from .fill import Fill, places_of, replace
-from .lazy import LazyTensor, Source, Templates
+from .._types import Backend, Cache, Paths
+from .pieces import Piece, read_pieces
 
 if TYPE_CHECKING:
     from torch.nn.modules.module import _IncompatibleKeys
@@ -30,6 +32,9 @@ else:
     _IncompatibleKeys = Any
 
 __all__ = ["load_into"]
+
+_CASTABLE = {getattr(torch, FRAMEWORK_NAMES[wire], None) for wire in CASTABLE}
+_CPU = torch.device("cpu")
 
 
 def load_into(
@@ -62,8 +67,9 @@ def load_into(
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
     Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
-    model is then unchanged, unless a hook or a module with its own `_load_from_state_dict` has
-    already filled tensors. A file of `save_model` lacks the second name of tied weights: give
+    model is then unchanged, unless it has hooks, or a module with its own `_load_from_state_dict`. Such
+    a model gets the values from `load_state_dict`, as views of a map of the files, and only `dtype` and
+    `device` of the options apply. A file of `save_model` lacks the second name of tied weights: give
     `strict=False`, or use `load_model`.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
     their new values, and others do not. Do not use the model in other threads during the call.
@@ -79,18 +85,17 @@ def load_into(
     files = to_paths(path, "path")
     wanted = _float_dtype(dtype)
     place = _device(device)
-    options = {
-        "threads": threads,
-        "memory_limit": to_bytes(memory_limit, "memory_limit"),
-        "cache": cache,
-    }
-    with Checkpoint(files, "pt") as checkpoint:
-        report, end_progress = reporter(progress)
-        try:
-            fill = Fill(model, checkpoint, wanted, place, report, **options)
-            return _load(model, checkpoint, fill, strict, assign)
-        finally:
-            end_progress()
+    by_torch = _takes_part(model)
+    # Views of maps are no second copy of the model. With `assign`, the model keeps the tensors.
+    backend: Backend = "mmap" if by_torch and not assign else "auto"
+    with ReadOptions(threads, memory_limit, cache, progress).given() as options:
+        with Checkpoint(files, "pt", backend=backend) as checkpoint:
+            load = _Load(model, checkpoint, assign, wanted, place)
+            if by_torch:
+                return load.by_torch(strict)
+            result = load.judge(strict)
+            load.read(**options)
+            return result
 
 
 def _float_dtype(dtype: Any) -> torch.dtype | None:
@@ -109,40 +114,220 @@ def _device(device: Any) -> torch.device | None:
     return found
 
 
-def _load(
-    model: torch.nn.Module,
-    checkpoint: Checkpoint,
-    fill: Fill,
-    strict: bool,
-    assign: bool,
-) -> _IncompatibleKeys:
-    sources = _sources(checkpoint, fill)
-    modules = list(model.modules())  # a walk over a model takes milliseconds
-    with _naming_ties(model, sources), _restoring(model, modules, fill):
-        with ExitStack() as hooks:
-            hooks.callback(_flush_before_hooks(model, modules, fill))
-            hooks.callback(_values_for_overrides(modules, assign))
-            given = {"assign": True} if assign else {}
-            result: _IncompatibleKeys = model.load_state_dict(_state_dict(sources), strict=strict, **given)
-        fill.run()
-    for source in sources.values():
-        if source.is_kept():
-            source.use()  # the model keeps the tensor outside of its parameters and buffers
-    return result
+def _takes_part(model: torch.nn.Module) -> bool:
+    """Return whether hooks or methods of the model see or change values while they are loaded."""
+    if type(model).load_state_dict is not torch.nn.Module.load_state_dict:
+        return True
+    for module in model.modules():
+        method = getattr(module._load_from_state_dict, "__func__", module._load_from_state_dict)
+        own = not getattr(method, "__module__", "").startswith("torch.nn.modules.")
+        if own or module._load_state_dict_pre_hooks or module._load_state_dict_post_hooks:
+            return True
+    return False
 
 
-def _sources(checkpoint: Checkpoint, fill: Fill) -> dict[str, Source]:
-    note = fill.note  # one bound method for all
-    templates: Templates = {}
-    return {name: Source(checkpoint, name, note, templates) for name in checkpoint}
+class _Place(NamedTuple):
+    """A parameter or a buffer of a module."""
+
+    module: torch.nn.Module
+    name: str
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        tensor: torch.Tensor = getattr(self.module, self.name)
+        return tensor
+
+    def put(self, new: torch.Tensor, keep: bool) -> torch.Tensor:
+        """Replace the tensor. A parameter stays a parameter, with its attributes if `keep`."""
+        old = self.tensor
+        if isinstance(old, torch.nn.Parameter) and not isinstance(new, torch.nn.Parameter):
+            new = torch.nn.Parameter(new, requires_grad=old.requires_grad)
+            if keep:
+                new.__dict__.update(old.__dict__)
+        setattr(self.module, self.name, new)
+        return new
 
 
-def _state_dict(sources: dict[str, Source]) -> dict[str, torch.Tensor]:
-    """Return the tensors, not read yet, except extra state: torch does not copy it."""
-    return {
-        name: source.read() if name.rpartition(".")[2] == "_extra_state" else source.tensor()
-        for name, source in sources.items()
-    }
+def _places(model: torch.nn.Module) -> Iterator[tuple[str, _Place]]:
+    """Yield the names of a state dict in the order in which torch loads them, and their places."""
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        start = f"{prefix}." if prefix else ""
+        for held, left_out in ((module._parameters, ()), (module._buffers, module._non_persistent_buffers_set)):
+            for name, tensor in held.items():
+                if tensor is not None and name not in left_out:
+                    yield start + name, _Place(module, name)
+
+
+@dataclass(slots=True)
+class _Filled(Piece):
+    """A tensor to read. `new`: its new memory, if it gets other memory than it has. `places`: where that goes."""
+
+    places: Iterable[_Place] = ()
+    new: torch.Tensor | None = None
+
+
+class _Load:
+    """One call of `load_into`. `dtype`, `device`: those that loaded tensors get, or None."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        checkpoint: Checkpoint,
+        assign: bool,
+        dtype: torch.dtype | None,
+        device: torch.device | None,
+    ) -> None:
+        self._model = model
+        self._checkpoint = checkpoint
+        self._assign = assign
+        self._dtype = dtype
+        self._device = device
+        self._places = dict(_places(model))
+        self._given = {"assign": True} if assign else {}
+        # Per shape in the file and dtype a tensor on the meta device: a model has few shapes and thousands of tensors.
+        self._templates: dict[Any, torch.Tensor] = {}
+
+    def judge(self, strict: bool) -> _IncompatibleKeys:
+        """Let torch compare names and shapes. Returns its result, or raises its errors. The model does not change."""
+        state = {name: self._stand_in(name) for name in self._checkpoint}
+        with _naming_ties(self._model, state):
+            result: _IncompatibleKeys = self._model.load_state_dict(state, strict=strict, **self._given)
+        return result
+
+    def _stand_in(self, name: str) -> torch.Tensor:
+        """Return the tensor that torch gets for a name. Copying or assigning it changes nothing."""
+        if name.rpartition(".")[2] == "_extra_state":
+            values: torch.Tensor = self._checkpoint[name]  # the module takes its values at once
+            return values
+        wire, _, template = self._stored(name)
+        place = self._places.get(name)
+        if place is None:
+            return template
+        if not hasattr(torch, FRAMEWORK_NAMES[wire]):
+            raise SafetensorError(f"tensor {name!r} has dtype {wire}, which torch lacks")
+        own = place.tensor
+        if own.shape != template.shape and (own.dim() or template.shape != (1,)):
+            return template
+        if self._assign:
+            no_float = not (template.is_floating_point() or template.is_complex())
+            return template if no_float and isinstance(own, torch.nn.Parameter) and own.requires_grad else own
+        frozen = own.is_inference() and not torch.is_inference_mode_enabled()
+        if frozen or torch._debug_has_internal_overlap(own) == 1:
+            return torch.zeros((), dtype=own.dtype).expand(own.shape)  # torch refuses the copy
+        return own
+
+    def _stored(self, name: str) -> tuple[str, int, torch.Tensor]:
+        """Return the dtype and the bytes of a tensor of the checkpoint, and one like it without memory."""
+        meta = self._checkpoint.get_tensor_meta(name)
+        begin, end = meta.data_offsets
+        key = wire, shape = meta.dtype, tuple(meta.shape)
+        if key not in self._templates:
+            if wire == "F4" and shape:
+                shape = (*shape[:-1], shape[-1] // 2)  # torch counts pairs
+            dtype = getattr(torch, FRAMEWORK_NAMES[wire], torch.uint8)
+            self._templates[key] = torch.empty(shape, dtype=dtype, device="meta")
+        return wire, end - begin, self._templates[key]
+
+    def read(self, **options: Any) -> None:
+        """Read all tensors that the model and the checkpoint have. Tied tensors are read once."""
+        chosen: dict[Any, str] = {}
+        for name, place in self._places.items():
+            if name in self._checkpoint:
+                key = name if self._assign else id(place.tensor)
+                chosen.pop(key, None)
+                chosen[key] = name  # the last one wins
+        holders = self._holders()
+        pieces = [self._filled(name, self._places[name], holders) for name in chosen.values()]
+
+        def put(index: int) -> None:
+            piece = pieces[index]
+            new = piece.target if piece.new is None else piece.new
+            for place in piece.places:
+                assert new is not None
+                new = place.put(new, not self._assign)
+
+        read_pieces(pieces, put, **options)
+
+    def _holders(self) -> dict[int, list[_Place]]:
+        """Return all places of each tensor, by its identity. Tied places share a tensor."""
+        holders: dict[int, list[_Place]] = {}
+        if self._moves() and not self._assign:
+            for module in self._model.modules():
+                for name, tensor in chain(module._parameters.items(), module._buffers.items()):
+                    if tensor is not None:
+                        holders.setdefault(id(tensor), []).append(_Place(module, name))
+        return holders
+
+    def _moves(self) -> bool:
+        """Return whether tensors of the model may get new memory."""
+        given = self._dtype is not None or self._device is not None
+        return given or any(place.tensor.is_meta for place in self._places.values())
+
+    def _wanted(self, dtype: torch.dtype, device: torch.device) -> tuple[torch.dtype, torch.device]:
+        """Return dtype and device as `Module.to` would choose them, but for meta the CPU."""
+        if self._dtype is not None and dtype in _CASTABLE:
+            dtype = self._dtype
+        return dtype, self._device or (_CPU if device.type == "meta" else device)
+
+    def _filled(self, name: str, place: _Place, holders: dict[int, list[_Place]]) -> _Filled:
+        """Choose the memory of a tensor: its own, new memory, or memory that the plan makes."""
+        wire, size, template = self._stored(name)
+        like = template.reshape(place.tensor.shape) if self._assign else place.tensor
+        dtype, device = self._wanted(like.dtype, like.device)
+        piece = _Filled(self._checkpoint, name, wire, size, dtype, None, None, name)
+        if self._assign:
+            place.put(like, False)  # frees the old memory before anything is read
+            piece.places = (place,)
+        elif (dtype, device) == (like.dtype, like.device):
+            piece.target = like
+        elif not like.is_meta and torch._has_compatible_shallow_copy_type(like, like.new_empty(0, device=device)):
+            _move(like, torch.empty_strided(like.size(), like.stride(), dtype=dtype, device=device))
+            piece.target = like
+        else:
+            piece.places = holders[id(like)]
+        if piece.target is None:
+            alike = like.is_meta and like.is_contiguous() and like.shape == template.shape
+            if alike and device.type == "cpu" and piece.request() is not None:
+                return piece
+            piece.new = piece.target = torch.empty_strided(like.size(), like.stride(), dtype=dtype, device=device)
+        if piece.target.shape != template.shape:  # torch takes a tensor with one element for a scalar
+            piece.target = piece.target.detach().reshape(template.shape)
+        return piece
+
+    def by_torch(self, strict: bool) -> _IncompatibleKeys:
+        """Let torch copy or assign all values, so that hooks and methods of the model see them."""
+        values = self._checkpoint.load()
+        holders = self._holders()
+        found = {id(place.tensor): place.tensor for place in self._places.values() if place.tensor.is_meta}
+        empty = {} if self._assign else found
+        for key, old in empty.items():
+            new: torch.Tensor = torch.empty_strided(old.size(), old.stride(), dtype=old.dtype, device="cpu")
+            for place in holders[key]:
+                new = place.put(new, True)
+        missing = set(self._places)
+        try:
+            with _naming_ties(self._model, values):
+                result: _IncompatibleKeys = self._model.load_state_dict(values, strict=strict, **self._given)
+            missing &= set(result.missing_keys)
+        finally:  # tensors without values have no memory
+            loaded = {id(place.tensor) for name, place in self._places.items() if name not in missing}
+            for key, old in empty.items():
+                if id(holders[key][0].tensor) not in loaded:
+                    for place in holders[key]:
+                        setattr(place.module, place.name, old)
+        for name, place in self._places.items() if self._moves() else ():
+            tensor = place.tensor
+            wanted = self._wanted(tensor.dtype, tensor.device)
+            if name not in missing and wanted != (tensor.dtype, tensor.device):
+                _move(tensor, tensor.data.to(wanted[1], wanted[0]))
+        return result
+
+
+def _move(tensor: torch.Tensor, new: torch.Tensor) -> None:
+    """Give a tensor other memory, and its gradient the same dtype and device, as `Module.to` does."""
+    tensor.data = new
+    if tensor.grad is not None:
+        tensor.grad.data = tensor.grad.to(new.device, new.dtype)
 
 
 @contextmanager
@@ -183,104 +368,3 @@ def _memory(tensor: torch.Tensor) -> Any:
         return id(tensor)
     place = tensor.storage_offset(), tensor.shape, tensor.stride()
     return tensor.device, pointer, tensor.dtype, *place
-
-
-@contextmanager
-def _restoring(
-    model: torch.nn.Module, modules: list[torch.nn.Module], fill: Fill
-) -> Iterator[None]:
-    """Put the old tensors back after an error, if reading has not begun.
-
-    When reading begins, the old tensors are released, so that they are not a second copy of the
-    model. After an error of reading, tensors that have no values yet are on the meta device.
-    """
-    # A few objects per module: objects per tensor would start the garbage collector.
-    old = [(module, {**module._parameters, **module._buffers}) for module in modules]
-    fill.before_changes = old.clear
-    try:
-        yield
-    except BaseException:
-        for module, held in old:
-            for name, tensor in held.items():
-                if tensor is not None and getattr(module, name) is not tensor:
-                    setattr(module, name, tensor)
-        for place, lazy in list(places_of(model)):
-            if isinstance(lazy, LazyTensor):
-                replace(place, lazy, torch.empty(lazy.shape, dtype=lazy.dtype, device="meta"))
-        raise
-
-
-def _flush_before_hooks(
-    model: torch.nn.Module, modules: list[torch.nn.Module], fill: Fill
-) -> Callable[[], None]:
-    """Make post hooks of the model see the values: copies are made before such a hook runs.
-
-    A model with its own `load_state_dict` sees the values, too. Returns a function that undoes this.
-    """
-    handles = []
-    for module in modules:
-        own = module is model and type(model).load_state_dict is not torch.nn.Module.load_state_dict
-        if not own and not module._load_state_dict_post_hooks:
-            continue
-        register: Any = module.register_load_state_dict_post_hook
-        handle = register(lambda *_: fill.run())
-        hooks: Any = module._load_state_dict_post_hooks
-        hooks.move_to_end(handle.id, last=False)
-        handles.append(handle)
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return undo
-
-
-def _values_for_overrides(modules: list[torch.nn.Module], assign: bool) -> Callable[[], None]:
-    """Give tensors with values to modules that have their own `_load_from_state_dict`.
-
-    Such a method may keep a tensor or compute with the parameter that it has just filled. The
-    modules of torch do neither. Returns a function that undoes this.
-    """
-    wrapped = []
-    for module in modules:
-        method = module._load_from_state_dict
-        function = getattr(method, "__func__", method)
-        if function is torch.nn.Module._load_from_state_dict:
-            continue
-        if getattr(function, "__module__", "").startswith("torch.nn.modules."):
-            continue
-        if not assign and any(p is not None and p.is_meta for p in module._parameters.values()):
-            continue  # there are no values to compute with
-        module.__dict__["_load_from_state_dict"] = _Override(module, method)
-        wrapped.append(module)
-
-    def undo() -> None:
-        for module in wrapped:
-            override = module.__dict__.pop("_load_from_state_dict")
-            if override.replaced is not None:
-                module.__dict__["_load_from_state_dict"] = override.replaced
-
-    return undo
-
-
-class _Override:
-    """Calls the `_load_from_state_dict` of a module with the values of the tensors of this module."""
-
-    def __init__(self, module: torch.nn.Module, method: Callable[..., None]) -> None:
-        self.replaced = module.__dict__.get("_load_from_state_dict")
-        self._method = method
-
-    def __call__(self, state: dict[str, Any], prefix: str, *rest: Any, **named: Any) -> None:
-        lazy = {
-            name: tensor
-            for name, tensor in state.items()
-            if name.startswith(prefix)
-            and "." not in name[len(prefix) :]
-            and isinstance(tensor, LazyTensor)
-        }
-        for name, tensor in lazy.items():
-            values = tensor.source.values
-            state[name] = tensor.source.read() if values is None else values
-        self._method(state, prefix, *rest, **named)
-        for name in lazy.keys() & state.keys():
-            state[name] = lazy[name]  # frees the values

@@ -16,14 +16,14 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.modules.module import _IncompatibleKeys
 
 from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
-from .._base.options import Progress, _nothing, reporter, to_bytes
+from .._base.options import Progress, ReadOptions, _nothing, to_bytes
+from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError, _matching
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._read.requests import missing
 from .._types import Cache
 from .agreement import agree
 from .boxes import relative
-from .pieces import Piece, read_pieces
 from .shards import Shares, shares_of
 from .stored import Path, Stored, StoredTensor
 
@@ -99,25 +99,24 @@ def load_sharded(
     """
     made: _Made = [], None
     stored: Stored | None = None
-    shown: Progress | None = None
     end_progress: Callable[[], None] = _nothing
     fault: BaseException | None = None
-    options: dict[str, Any] = {"threads": threads, "cache": cache}
+    options: dict[str, Any] = {}
     try:
-        options["memory_limit"] = to_bytes(memory_limit, "memory_limit")
+        given = ReadOptions(threads, to_bytes(memory_limit, "memory_limit"), cache, progress)
         stored = Stored.open(path)
         _check_arguments(target, mesh, placements, dtype)
         if target is None:
             made = _new(stored, mesh, placements, dtype)
         else:
             made = _into(stored, _state(target), strict)
-        shown, end_progress = reporter(progress)
+        options, end_progress = given.start()
     except BaseException as error:
         fault = error
     try:
         agree(process_group, fault)
         try:
-            read_pieces(made[0], None, shown, **options)
+            read_pieces(made[0], None, **options)
             end_progress()
         except BaseException as error:
             fault = error
@@ -199,7 +198,7 @@ def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterat
             for dim, (offset, size) in enumerate(zip(*common, strict=True)):
                 target = target.narrow(dim, place[dim] + offset - box.offsets[dim], size)
             offsets = relative(common, part.box).offsets
-            yield Piece(stored, part.checkpoint, offsets, target, stored.name)
+            yield stored.piece(part, offsets, target, stored.name)
 
 
 def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:

@@ -8,8 +8,7 @@ The callers carry the texts between the ranks.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -23,10 +22,9 @@ from .._base.options import Progress, reporter, to_bytes
 from .._base.paths import to_path
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET
-from .._types import Durability
-from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, CheckpointLayout, check_layout_options
+from .._write.save_checkpoint import CheckpointLayout, SaveOptions
 
-__all__ = ["Invitation", "PartWriter", "SaveOptions", "Specs", "spec_of"]
+__all__ = ["Invitation", "PartWriter", "Specs", "budget_of", "spec_of"]
 
 # Per tensor its dtype and shape in torch, in the order in which the layout takes the tensors.
 Specs = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -50,30 +48,12 @@ class Invitation(NamedTuple):
     layout: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SaveOptions:
-    """The options of a checkpoint. Only rank 0's options are used, except the last two."""
-
-    max_shard_size: int | str = DEFAULT_SHARD_SIZE
-    metadata: Mapping[str, str] | None = None
-    index_metadata: Mapping[str, Any] | None = None
-    new_folder: bool = False
-    remove_old_files: bool = True
-    durability: Durability = "full"
-    memory_limit: int | str = DEFAULT_BUDGET
-    progress: bool | Progress | None = False
-
-    def check(self) -> None:
-        """Raise the error that these options give: SafetensorError, TypeError, ValueError."""
-        check_layout_options(self.max_shard_size, self.metadata, self.index_metadata)
-        self.budget()
-
-    def budget(self) -> int:
-        """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""
-        limit = to_bytes(self.memory_limit, "memory_limit")
-        if limit < 0:
-            raise ValueError(f"memory_limit is {limit!r}: give a number of bytes")
-        return limit or DEFAULT_BUDGET
+def budget_of(options: SaveOptions) -> int:
+    """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""
+    limit = to_bytes(options.memory_limit, "memory_limit")
+    if limit < 0:
+        raise ValueError(f"memory_limit is {limit!r}: give a number of bytes")
+    return limit or DEFAULT_BUDGET
 
 
 def check_folder(path: str | PathLike[str], argument: str = "path") -> str:
@@ -111,34 +91,16 @@ class PartWriter:
         Raises SafetensorError, OSError, TypeError, ValueError.
         """
         path = check_folder(path)
-        layout = CheckpointLayout(
-            specs,
-            max_shard_size=options.max_shard_size,
-            metadata=options.metadata,
-            index_metadata=options.index_metadata,
-        )
-        budget = options.budget()
-        report, end = reporter(options.progress, "Saving")
-        try:
-            native = _native._checkpoint_writer(
-                path,
-                layout._native,
-                new_folder=bool(options.new_folder),
-                remove_old_files=bool(options.remove_old_files),
-                durability=options.durability,
-                progress=report,
-                shared=not alone,
-            )
-        except BaseException:
-            end()
-            raise
+        layout = options.layout(specs)
+        budget = budget_of(options)
+        native, end = options.writer(path, layout._native, shared=not alone)
         return cls(native, layout, budget, end)
 
     @classmethod
     def join(cls, invitation: Invitation, options: SaveOptions, total: int) -> PartWriter:
         """Join the work of rank 0. `total`: the bytes of this rank, for its progress function."""
         layout: CheckpointLayout = pickle.loads(invitation.layout)
-        budget = options.budget()
+        budget = budget_of(options)
         report, end = reporter(options.progress, "Saving")
         own: Progress | None = None
         if (shown := report) is not None:

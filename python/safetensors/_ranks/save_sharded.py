@@ -19,10 +19,10 @@ from .._base.options import Progress
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Durability
-from .._write.save_checkpoint import DEFAULT_SHARD_SIZE
+from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, SaveOptions
 from .agreement import agree, from_first, gather, is_alone
 from .boxes import Box, check_cover
-from .part_writer import Invitation, PartWriter, SaveOptions, Specs, spec_of
+from .part_writer import Invitation, PartWriter, Specs, budget_of, spec_of
 from .shards import shares_of
 from .stored import Path
 
@@ -89,20 +89,13 @@ def save_sharded(
     ValueError. After an error, the old checkpoint is untouched, and no new file is left.
     """
     options = SaveOptions(
-        max_shard_size=max_shard_size,
-        metadata=metadata,
-        index_metadata=index_metadata,
-        new_folder=new_folder,
-        remove_old_files=remove_old_files,
-        durability=durability,
-        memory_limit=memory_limit,
-        progress=progress,
+        max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress, memory_limit
     )
     sources: dict[str, _Source] = {}
     fault: BaseException | None = None
     alone = is_alone(process_group)
     try:
-        options.budget()
+        budget_of(options)
         sources = _sources(target, dtype)
     except BaseException as error:
         fault = error

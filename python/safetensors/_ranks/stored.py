@@ -20,6 +20,7 @@ import torch
 
 from .._arrays.dtypes import FRAMEWORK_NAMES
 from .._base.paths import to_path
+from .._models.pieces import Piece
 from .._native import SafetensorError
 from .._read.checkpoint import Checkpoint
 from .boxes import Box, check_cover
@@ -51,6 +52,14 @@ class StoredTensor:
     dtype: torch.dtype | None  # None: torch lacks it
     shape: tuple[int, ...] = ()
     parts: dict[tuple[int, ...], Part] = field(default_factory=dict)  # by their offsets
+
+    def piece(self, part: Part, offsets: tuple[int, ...], target: torch.Tensor, owner: Any) -> Piece:
+        """Return the piece of a part that begins at `offsets`. Raises SafetensorError for a dtype that torch lacks."""
+        if self.dtype is None:
+            raise SafetensorError(f"tensor {self.name!r} has dtype {self.wire}, which torch lacks")
+        size = target.numel() * self.dtype.itemsize
+        first = offsets if tuple(target.shape) != part.box.sizes else None
+        return Piece(part.checkpoint, self.name, self.wire, size, target.dtype, first, target, owner)
 
     def parts_of(self, box: Box) -> Iterator[tuple[Part, Box]]:
         """Yield the parts that have elements of a box, and the box of these elements."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from glob import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import _native
-from .._base.options import Progress, count_text, reporter, to_bytes
+from .._base.options import Progress, ReadOptions, count_text
 from .._base.paths import to_paths
 from .._native import PySafeSlice, SafetensorError, TensorMeta
 from .._types import Backend, Cache, Fault, Framework, Paths, Tensor
 from . import cuda
-from .requests import Request, make_requests, select
+from .requests import make_requests, select
 from .stream import CheckpointStream
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from . import overloads as types
 
 __all__ = ["Checkpoint", "CheckpointStream"]
-
-_Loaded = TypeVar("_Loaded")  # a dict or a list of tensors
 
 DEFAULT_BUDGET = _native._default_memory_limit()
 
@@ -69,59 +66,31 @@ class Checkpoint(Mapping[str, Tensor]):
 
     @overload
     def __init__(
-        self: Checkpoint[types.NumPyTensor],
-        paths: Paths,
-        framework: types.NumPy = "np",
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.NumPyTensor], paths: Paths, framework: types.NumPy = "np", device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[types.TorchTensor],
-        paths: Paths,
-        framework: types.Torch,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.TorchTensor], paths: Paths, framework: types.Torch, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[types.TensorFlowTensor],
-        paths: Paths,
-        framework: types.TensorFlow,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.TfTensor], paths: Paths, framework: types.Tf, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[types.JaxTensor],
-        paths: Paths,
-        framework: types.Jax,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.JaxTensor], paths: Paths, framework: types.Jax, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[types.MlxTensor],
-        paths: Paths,
-        framework: types.Mlx,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.MlxTensor], paths: Paths, framework: types.Mlx, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[types.PaddleTensor],
-        paths: Paths,
-        framework: types.Paddle,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[types.PaddleTensor], paths: Paths, framework: types.Paddle, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     @overload
     def __init__(
-        self: Checkpoint[Any],
-        paths: Paths,
-        framework: Framework,
-        device: Any = ...,
-        **options: Unpack[types.OpenOptions],
+        self: Checkpoint[Any], paths: Paths, framework: Framework, device: Any = ..., **options: Unpack[types.Open]
     ) -> None: ...
     def __init__(
         self,
@@ -135,16 +104,10 @@ class Checkpoint(Mapping[str, Tensor]):
         given = to_paths(paths, "paths")
         faults = (accept,) if isinstance(accept, str) else tuple(accept or ())
         native = _native._Checkpoint(given, framework, device, backend, faults)
-        self._open: _native._Checkpoint | None = native
+        self._native = native
         self._options = (framework, native.device(), backend, faults)
         self._paths = [_pinned(path) for path in ([given] if isinstance(given, str) else given)]
         self._cuda = cuda.usable(native)
-
-    @property
-    def _native(self) -> _native._Checkpoint:
-        if self._open is None:
-            raise SafetensorError("the checkpoint is closed")
-        return self._open
 
     def __getitem__(self, name: str) -> Tensor:
         """Read one tensor. The same as `get_tensor`."""
@@ -166,18 +129,15 @@ class Checkpoint(Mapping[str, Tensor]):
         return name in self._native
 
     def __repr__(self) -> str:
-        if self._open is None:
+        try:
+            files, count = self.files, len(self)
+        except SafetensorError:
             return "Checkpoint(closed)"
-        return f"Checkpoint({self._shown_files()}, {count_text(len(self))})"
-
-    def _shown_files(self) -> str:
-        files = self.files
-        shown = [repr(file) for file in files[:3]]
-        more = [f"... {len(files) - 3} more"] if len(files) > 3 else []
-        return f"[{', '.join(shown + more)}]"
+        shown = [*map(repr, files[:3]), *([f"... {len(files) - 3} more"] if len(files) > 3 else [])]
+        return f"Checkpoint([{', '.join(shown)}], {count_text(count)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._native  # raises after close()
+        len(self)  # raises after close()
         return _reopen, (type(self), self._paths, self._options)
 
     def __enter__(self) -> Checkpoint[Tensor]:
@@ -193,7 +153,7 @@ class Checkpoint(Mapping[str, Tensor]):
 
     def close(self) -> None:
         """Close the files. Tensors, slices and streams stay valid. Idempotent."""
-        self._open = None
+        self._native.close()
 
     @property
     def files(self) -> list[str]:
@@ -254,58 +214,33 @@ class Checkpoint(Mapping[str, Tensor]):
         progress: bool | Progress | None = False,
     ) -> dict[str, Tensor]:
         """Load many tensors at once. See `safetensors.load`."""
-        native = self._native
-        if all(given is None for given in (keys, slices, dtype, out)) and self._copies():
-            return self._reported(native.load_all, progress, threads, memory_limit, cache)
-        names = select(native, keys)
-        requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
-        views: dict[str, Any] = {}
-        if native.backend() == "mmap":
-            stored = (request[:2] for request in requests if request[2:] == _AS_STORED)
-            views = native.views(stored)
-        others = [request for request in requests if request[0] not in views]
-        read = partial(self._load, others)
-        rest = iter(self._reported(read, progress, threads, memory_limit, cache))
-        values = (views[name] if name in views else next(rest) for name in names)
-        return dict(zip(names, values, strict=True))
+        return self._load(ReadOptions(threads, memory_limit, cache, progress), keys, slices, dtype, out)
 
-    def _copies(self) -> bool:
-        """Return whether whole tensors are read into memory of their own on the CPU."""
-        return self._native.backend() != "mmap" and self._native.device() == "cpu"
-
-    def _reported(
+    def _load(
         self,
-        read: Callable[..., _Loaded],
-        progress: bool | Progress | None,
-        threads: int,
-        memory_limit: int | str,
-        cache: Cache,
-    ) -> _Loaded:
-        """Call `read` with these options, and show its progress."""
-        report, end_progress = reporter(progress)
-        try:
-            return read(
-                progress=report,
-                threads=threads,
-                memory_limit=to_bytes(memory_limit, "memory_limit"),
-                cache=self._cache(cache),
-            )
-        finally:
-            end_progress()
-
-    def _load(self, requests: list[Request], **options: Any) -> list[Any]:
-        if self._cuda is not None and not any(target for *_, target in requests):
-            loaded = cuda.load(self._native, requests, self._cuda, **options)
-            if loaded is not None:
-                return loaded
-        return self._native.load(requests, **options)
-
-    def _cache(self, cache: Cache) -> Cache:
-        if self._native.backend() != "pread" or cache in ("fill", "drop"):
-            return cache
-        if cache == "bypass":
-            raise SafetensorError('cache "bypass" contradicts backend "pread"')
-        return "fill" if cache in ("auto", "keep") else cache
+        options: ReadOptions,
+        keys: Iterable[str] | None,
+        slices: Mapping[str, Any] | None,
+        dtype: Any,
+        out: Mapping[str, Any] | None,
+    ) -> dict[str, Tensor]:
+        native = self._native
+        backend = native.backend()
+        with options.given(backend) as given:
+            plain = all(given is None for given in (keys, slices, dtype, out))
+            if plain and backend != "mmap" and native.device() == "cpu":
+                return native.load_all(**given)
+            names = select(native, keys)
+            requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
+            views: dict[str, Any] = {}
+            if backend == "mmap":
+                views = native.views(request[:2] for request in requests if request[2:] == _AS_STORED)
+            others = [request for request in requests if request[0] not in views]
+            loaded: list[Any] | None = None
+            if self._cuda is not None and not out:
+                loaded = cuda.load(native, others, self._cuda, **given)
+            rest = iter(native.load(others, **given) if loaded is None else loaded)
+            return {name: views[name] if name in views else next(rest) for name in names}
 
     def stream(
         self,
@@ -320,23 +255,25 @@ class Checkpoint(Mapping[str, Tensor]):
         progress: bool | Progress | None = False,
     ) -> CheckpointStream[Tensor]:
         """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
+        return self._stream(ReadOptions(threads, memory_limit, cache, progress), keys, slices, dtype, out)
+
+    def _stream(
+        self,
+        options: ReadOptions,
+        keys: Iterable[str] | None,
+        slices: Mapping[str, Any] | None,
+        dtype: Any,
+        out: Mapping[str, Any] | None,
+    ) -> CheckpointStream[Tensor]:
         native = self._native
         names = select(native, keys)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
-        limit = to_bytes(memory_limit, "memory_limit")
-        report, end_progress = reporter(progress)
+        given, end_progress = options.start(native.backend())
         try:
-            items = native.stream(
-                requests,
-                threads=threads,
-                memory_limit=limit,
-                cache=self._cache(cache),
-                progress=report,
-            )
+            return CheckpointStream(native.stream(requests, **given), names, end_progress)
         except BaseException:
             end_progress()
             raise
-        return CheckpointStream(items, names, end_progress)
 
 
 _AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from .._base.options import Progress
+from .._base.options import Progress, ReadOptions
 from .._types import Backend, Cache, Framework, Paths
 from .checkpoint import DEFAULT_BUDGET, Checkpoint
 from .stream import CheckpointStream
@@ -19,33 +19,19 @@ __all__ = ["load", "stream"]
 
 
 @overload
-def load(
-    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.LoadOptions]
-) -> dict[str, types.NumPyTensor]: ...
+def load(paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.Options]) -> dict[str, types.NumPyTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: types.Torch, **options: Unpack[types.LoadOptions]
-) -> dict[str, types.TorchTensor]: ...
+def load(paths: Paths, *, framework: types.Torch, **options: Unpack[types.Options]) -> dict[str, types.TorchTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.LoadOptions]
-) -> dict[str, types.TensorFlowTensor]: ...
+def load(paths: Paths, *, framework: types.Tf, **options: Unpack[types.Options]) -> dict[str, types.TfTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: types.Jax, **options: Unpack[types.LoadOptions]
-) -> dict[str, types.JaxTensor]: ...
+def load(paths: Paths, *, framework: types.Jax, **options: Unpack[types.Options]) -> dict[str, types.JaxTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.LoadOptions]
-) -> dict[str, types.MlxTensor]: ...
+def load(paths: Paths, *, framework: types.Mlx, **options: Unpack[types.Options]) -> dict[str, types.MlxTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.LoadOptions]
-) -> dict[str, types.PaddleTensor]: ...
+def load(paths: Paths, *, framework: types.Paddle, **options: Unpack[types.Options]) -> dict[str, types.PaddleTensor]: ...
 @overload
-def load(
-    paths: Paths, *, framework: Framework, **options: Unpack[types.LoadOptions]
-) -> dict[str, Any]: ...
+def load(paths: Paths, *, framework: Framework, **options: Unpack[types.Options]) -> dict[str, Any]: ...
 def load(
     paths: Paths,
     *,
@@ -92,46 +78,25 @@ def load(
     TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
     while bytes are read.
     """
-    return Checkpoint(paths, framework, device, backend=backend).load(
-        keys,
-        slices=slices,
-        dtype=dtype,
-        threads=threads,
-        memory_limit=memory_limit,
-        cache=cache,
-        out=out,
-        progress=progress,
-    )
+    checkpoint = Checkpoint(paths, framework, device, backend=backend)
+    options = ReadOptions(threads, memory_limit, cache, progress)
+    return checkpoint._load(options, keys, slices, dtype, out)
 
 
 @overload
-def stream(
-    paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.NumPyTensor]: ...
+def stream(paths: Paths, *, framework: types.NumPy = "np", **options: Unpack[types.Options]) -> CheckpointStream[types.NumPyTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: types.Torch, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.TorchTensor]: ...
+def stream(paths: Paths, *, framework: types.Torch, **options: Unpack[types.Options]) -> CheckpointStream[types.TorchTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: types.TensorFlow, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.TensorFlowTensor]: ...
+def stream(paths: Paths, *, framework: types.Tf, **options: Unpack[types.Options]) -> CheckpointStream[types.TfTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: types.Jax, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.JaxTensor]: ...
+def stream(paths: Paths, *, framework: types.Jax, **options: Unpack[types.Options]) -> CheckpointStream[types.JaxTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: types.Mlx, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.MlxTensor]: ...
+def stream(paths: Paths, *, framework: types.Mlx, **options: Unpack[types.Options]) -> CheckpointStream[types.MlxTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: types.Paddle, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[types.PaddleTensor]: ...
+def stream(paths: Paths, *, framework: types.Paddle, **options: Unpack[types.Options]) -> CheckpointStream[types.PaddleTensor]: ...
 @overload
-def stream(
-    paths: Paths, *, framework: Framework, **options: Unpack[types.StreamOptions]
-) -> CheckpointStream[Any]: ...
+def stream(paths: Paths, *, framework: Framework, **options: Unpack[types.Options]) -> CheckpointStream[Any]: ...
 def stream(
     paths: Paths,
     *,
@@ -155,13 +120,6 @@ def stream(
     the order in which they are complete. To stop early, close the iterator or leave its `with`. The
     progress function is called in the thread that takes a tensor.
     """
-    return Checkpoint(paths, framework, device, backend=backend).stream(
-        keys,
-        slices=slices,
-        dtype=dtype,
-        threads=threads,
-        memory_limit=memory_limit,
-        cache=cache,
-        out=out,
-        progress=progress,
-    )
+    checkpoint = Checkpoint(paths, framework, device, backend=backend)
+    options = ReadOptions(threads, memory_limit, cache, progress)
+    return checkpoint._stream(options, keys, slices, dtype, out)

@@ -17,27 +17,27 @@ from .._types import Backend, Cache, Fault
 
 NumPy = Literal["np", "numpy"]
 Torch = Literal["pt", "torch", "pytorch"]
-TensorFlow = Literal["tf", "tensorflow"]
+Tf = Literal["tf", "tensorflow"]
 Jax = Literal["jax", "flax"]
 Mlx = Literal["mlx"]
 Paddle = Literal["paddle"]
 
 NumPyTensor: TypeAlias = numpy.ndarray[Any, Any]
 TorchTensor: TypeAlias = torch.Tensor
-TensorFlowTensor: TypeAlias = tensorflow.Tensor
+TfTensor: TypeAlias = tensorflow.Tensor
 JaxTensor: TypeAlias = jax.Array
 MlxTensor: TypeAlias = mlx.core.array
 PaddleTensor: TypeAlias = paddle.Tensor
 
 
-class OpenOptions(TypedDict, total=False):
+class Open(TypedDict, total=False):
     """The arguments of `Checkpoint` that need a keyword."""
 
     backend: Backend
     accept: Fault | Iterable[Fault] | None
 
 
-class StreamOptions(TypedDict, total=False):
+class Options(TypedDict, total=False):
     """The arguments of `load` and `stream` besides the paths and the framework."""
 
     keys: Iterable[str] | None
@@ -50,6 +50,3 @@ class StreamOptions(TypedDict, total=False):
     backend: Backend
     out: Mapping[str, Any] | None
     progress: bool | Progress | None
-
-
-LoadOptions = StreamOptions

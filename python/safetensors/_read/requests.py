@@ -115,7 +115,7 @@ class _Casts:
             warnings.warn(
                 f"dtype also casts floats that may be the scales of {self._small} tensors: {names}"
                 " (a dict of names to dtypes casts only the tensors that it names)",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

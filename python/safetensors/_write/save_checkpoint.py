@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -13,10 +14,11 @@ from .._arrays.values import to_value
 from .._base.options import Progress, count_text, reporter, to_bytes, to_metadata, to_size
 from .._base.paths import to_path
 from .._native import TensorSpec
+from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Durability
-from .writer import TensorWriter, to_spec
+from .writer import TensorWriter, to_specs
 
-__all__ = ["CheckpointLayout", "CheckpointWriter", "write_checkpoint"]
+__all__ = ["CheckpointLayout", "CheckpointWriter", "SaveOptions", "save_fetched", "write_checkpoint"]
 
 DEFAULT_SHARD_SIZE = "5GB"  # 5 * 10**9 bytes, as in huggingface_hub
 
@@ -48,23 +50,6 @@ def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return storages
 
 
-def check_layout_options(
-    max_shard_size: int | str,
-    metadata: Mapping[str, str] | None,
-    index_metadata: Mapping[str, Any] | None,
-) -> tuple[int, dict[str, str] | None, str]:
-    """Return the size in bytes, the metadata, and the text of the metadata of the index.
-
-    Raises SafetensorError, TypeError, ValueError. The error names the argument.
-    """
-    if index_metadata is not None and not isinstance(index_metadata, Mapping):
-        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
-    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
-    if to_bytes(max_shard_size, "max_shard_size") == 0:
-        raise ValueError("max_shard_size is 0: expected at least 1 byte")
-    return to_size(max_shard_size, "max_shard_size", 1), to_metadata(metadata), text
-
-
 def _layout_options(
     tensors: Mapping[str, Any],
     max_shard_size: int | str,
@@ -72,8 +57,58 @@ def _layout_options(
     metadata: Mapping[str, str] | None,
     index_metadata: Mapping[str, Any] | None,
 ) -> _LayoutOptions:
-    size, pairs, text = check_layout_options(max_shard_size, metadata, index_metadata)
-    return _storages(tensors), size, stem, pairs, text
+    """Return the arguments of a native layout. Raises SafetensorError, TypeError, ValueError, which name the argument."""
+    if index_metadata is not None and not isinstance(index_metadata, Mapping):
+        raise TypeError(f"index_metadata is {type(index_metadata).__name__}: give a dict")
+    text = "" if index_metadata is None else json.dumps(dict(index_metadata), allow_nan=False)
+    if to_bytes(max_shard_size, "max_shard_size") == 0:
+        raise ValueError("max_shard_size is 0: expected at least 1 byte")
+    size = to_size(max_shard_size, "max_shard_size", 1)
+    return _storages(tensors), size, stem, to_metadata(metadata), text
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """The options of every function that saves a model of several files. See `safetensors.save`."""
+
+    max_shard_size: int | str | None = None
+    metadata: Mapping[str, str] | None = None
+    index_metadata: Mapping[str, Any] | None = None
+    new_folder: bool = False
+    remove_old_files: bool = True
+    durability: Durability = "full"
+    progress: bool | Progress | None = None
+    memory_limit: int | str = DEFAULT_BUDGET  # for tensors that are copied first
+
+    def layout_options(self, tensors: Mapping[str, Any]) -> _LayoutOptions:
+        """Return the arguments of the native layout of these tensors."""
+        size = DEFAULT_SHARD_SIZE if self.max_shard_size is None else self.max_shard_size
+        return _layout_options(tensors, size, "model", self.metadata, self.index_metadata)
+
+    def layout(self, tensors: Mapping[str, Any]) -> CheckpointLayout:
+        """Return the layout of these tensors."""
+        return _remake(CheckpointLayout, tensors, self.layout_options(tensors))
+
+    def start(self) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Return the arguments of a native writer, and a function that ends the progress."""
+        report, end_progress = reporter(self.progress, "Saving")
+        try:
+            flags = {"new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files)}
+        except BaseException:
+            end_progress()
+            raise
+        return {**flags, "durability": self.durability, "progress": report}, end_progress
+
+    def writer(
+        self, folder: str, layout: _native._CheckpointLayout, shared: bool = False
+    ) -> tuple[_native._Writer, Callable[[], None]]:
+        """Create the files of a layout. Returns their writer, and a function that ends the progress."""
+        given, end_progress = self.start()
+        try:
+            return _native._checkpoint_writer(folder, layout, shared=shared, **given), end_progress
+        except BaseException:
+            end_progress()
+            raise
 
 
 def _files_text(files: int) -> str:
@@ -100,9 +135,7 @@ class CheckpointLayout:
         metadata: Mapping[str, str] | None = None,
         index_metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(tensors, Mapping):
-            raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
-        specs = {name: to_spec(name, described) for name, described in tensors.items()}
+        specs = to_specs(tensors)
         self._make(
             specs, _layout_options(tensors, max_shard_size, stem, metadata, index_metadata)
         )
@@ -156,12 +189,12 @@ class CheckpointLayout:
 
 def _remake(
     kind: type[CheckpointLayout],
-    tensors: dict[str, tuple[str, list[int]]],
+    tensors: Mapping[str, Any],
     options: _LayoutOptions,
 ) -> CheckpointLayout:
-    """Return a layout from a pickle or for a copy."""
+    """Return a layout, also from a pickle or for a copy."""
     made = kind.__new__(kind)
-    made._make({name: to_spec(name, described) for name, described in tensors.items()}, options)
+    made._make(to_specs(tensors), options)
     return made
 
 
@@ -197,6 +230,9 @@ class CheckpointWriter(TensorWriter):
         durability: Durability = "full",
         progress: bool | Progress | None = None,
     ) -> None:
+        options = SaveOptions(
+            max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress
+        )
         if isinstance(tensors, CheckpointLayout):
             given = {"max_shard_size": max_shard_size, "metadata": metadata}
             for argument, value in {**given, "index_metadata": index_metadata}.items():
@@ -204,28 +240,10 @@ class CheckpointWriter(TensorWriter):
                     raise TypeError(f"{argument} belongs to the layout: give it to CheckpointLayout")
             layout = tensors
         else:
-            size = DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size
-            layout = CheckpointLayout(
-                tensors,
-                max_shard_size=size,
-                metadata=metadata,
-                index_metadata=index_metadata,
-            )
+            layout = options.layout(tensors)
         self.layout = layout
         self._folder = to_path(folder, "folder")
-        report, self._end_report = reporter(progress, "Saving")
-        try:
-            self._native = _native._checkpoint_writer(
-                self._folder,
-                layout._native,
-                new_folder=bool(new_folder),
-                remove_old_files=bool(remove_old_files),
-                durability=durability,
-                progress=report,
-            )
-        except BaseException:
-            self._end_report()
-            raise
+        self._native, self._end_report = options.writer(self._folder, layout._native)
 
     def write(self, name: str, data: Any, *, start: int | None = None) -> None:
         """Write a whole tensor, or the rows from `start` on. As `Writer.write`."""
@@ -240,14 +258,7 @@ def write_checkpoint(
     specs: dict[str, TensorSpec],
     tensors: Mapping[str, Any],
     folder: str | PathLike[str],
-    *,
-    max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-    metadata: Mapping[str, str] | None = None,
-    index_metadata: Mapping[str, Any] | None = None,
-    new_folder: bool = False,
-    remove_old_files: bool = True,
-    durability: Durability = "full",
-    progress: bool | Progress | None = None,
+    options: SaveOptions,
     fetch: Fetch | None = None,
 ) -> None:
     """Save tensors whose dtypes, shapes and bytes the specs describe.
@@ -256,22 +267,29 @@ def write_checkpoint(
     specs have no bytes.
     """
     folder = to_path(folder, "folder")
-    layout_options = _layout_options(tensors, max_shard_size, "model", metadata, index_metadata)
-    layout = _native._CheckpointLayout(specs, *layout_options)
-    options: dict[str, Any] = {
-        "new_folder": bool(new_folder),
-        "remove_old_files": bool(remove_old_files),
-        "durability": durability,
-    }
-    report, end_report = reporter(progress, "Saving")
-    options["progress"] = report
+    layout = _native._CheckpointLayout(specs, *options.layout_options(tensors))
+    given, end_progress = options.start()
     try:
         if fetch is None:
-            _native._save_checkpoint(specs, folder, layout, **options)
+            _native._save_checkpoint(specs, folder, layout, **given)
         else:
-            _write_fetched(_native._checkpoint_writer(folder, layout, **options), specs, fetch)
+            _write_fetched(_native._checkpoint_writer(folder, layout, **given), specs, fetch)
     finally:
-        end_report()
+        end_progress()
+
+
+def save_fetched(
+    specs: dict[str, TensorSpec],
+    filename: str | PathLike[str],
+    metadata: Mapping[str, str] | None,
+    fetch: Fetch,
+    *,
+    durability: Durability = "full",
+    progress: Progress | None = None,
+) -> None:
+    """Write one file with the bytes of one tensor in memory at a time. The specs have no bytes."""
+    writer = _native._Writer(filename, specs, metadata, durability, progress=progress, replace_symlinks=True)
+    _write_fetched(writer, specs, fetch)
 
 
 def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) -> None:
@@ -279,6 +297,7 @@ def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) 
         for name in names:
             address, size, owner = fetch(name)
             writer.write(name, None, (address, size, None, None, owner))
+            del owner  # before the next tensor comes into memory
         writer.commit()
     finally:
         writer.close()

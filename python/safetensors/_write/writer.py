@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Writer"]
 
 
-def to_spec(name: str, described: Any) -> TensorSpec:
+def to_specs(tensors: Mapping[str, Any]) -> dict[str, TensorSpec]:
+    """Return the dtypes and shapes of a dict of names to (dtype, shape) or arrays."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
+    return {name: _to_spec(name, described) for name, described in tensors.items()}
+
+
+def _to_spec(name: str, described: Any) -> TensorSpec:
     """Return the dtype and shape from a pair (dtype, shape) or from an array."""
     refuse_nested(name, described)
     if hasattr(described, "dtype") and hasattr(described, "shape"):
@@ -130,9 +137,7 @@ class Writer(TensorWriter):
         data_alignment: int = 8,
         order: TensorOrder = "writer",
     ) -> None:
-        if not isinstance(tensors, Mapping):
-            raise TypeError(f"tensors is {type(tensors).__name__}: give a dict of names")
-        specs = {name: to_spec(name, described) for name, described in tensors.items()}
+        specs = to_specs(tensors)
         given = to_metadata(metadata)
         self._path = to_path(path, "path")
         self._native = _native._Writer(self._path, specs, given, durability, data_alignment, order)
