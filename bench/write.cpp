@@ -88,13 +88,6 @@ void save_model(const std::string& folder, std::span<const st::TensorData> tenso
                                   {.write = {.durability = durability}, .new_folder = true}));
 }
 
-void write_shards(const std::vector<std::string>& paths, std::span<const st::TensorData> tensors) {
-  std::vector<st::FileContents> files;
-  const std::size_t each = tensors.size() / paths.size();
-  for (std::size_t i = 0; i < paths.size(); ++i) files.push_back({paths[i], tensors.subspan(i * each, each)});
-  bench::must(st::write_files(files));
-}
-
 long peak_kib() {
   rusage usage;
   bench::require(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
@@ -118,14 +111,11 @@ int main(int argc, char** argv) {
     const std::span bytes(memory.data() + i * shape[0], shape[0]);
     tensors.push_back({names[i], st::Dtype::U8, shape, std::as_bytes(bytes)});
   }
-  std::vector<std::string> shards;
-  for (const char* name : {"1", "2", "3", "4"}) shards.push_back(scratch.file(name));
   const std::string folder = scratch.file("model");
   const auto remove = [&] {
     std::filesystem::remove_all(folder);
     unlink(path.c_str());
     unlink(other.c_str());
-    for (const std::string& shard : shards) unlink(shard.c_str());
     sync();
   };
   const auto save = [&](st::Durability durability) {
@@ -152,7 +142,6 @@ int main(int argc, char** argv) {
   full.push_back({"plain write, fsync", [&] { plain(other, memory.data(), size, End::fsync); }, remove});
   full.push_back({"save, durability file", [&] { save(st::Durability::file); }, remove});
   full.push_back({"save, durability full", [&] { save(st::Durability::full); }, remove});
-  full.push_back({"write_files, 4 shards, durability full", [&] { write_shards(shards, tensors); }, remove});
   full.push_back({"save_checkpoint, 4 shards, durability full",
                   [&] { save_model(folder, tensors, st::Durability::full); }, remove});
   for (const std::uint64_t mib : {64U, 8U, 1U}) {

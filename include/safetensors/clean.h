@@ -36,8 +36,6 @@ struct Temporary {
 struct CleanOptions {
   /// Remove nothing. Only report.
   bool dry_run = false;
-  /// Also look into the directories below. Symlinks are not followed.
-  bool recursive = false;
   /// Minimum age of a stale temporary on file systems where writers hold no lock. The age is the time since the last
   /// change. These file systems are network file systems, user-space file systems, and those without `flock()`.
   TimeSpan min_age = TimeSpan::hours(24);

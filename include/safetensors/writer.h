@@ -43,11 +43,11 @@ struct WriteOptions {
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
   /// Without an error, the last call has the total twice, also if no tensor has a byte.
   ///
-  /// Runs in the thread that calls save(), write_files(), edit_metadata(), or write(), write_rows(), copy() or
-  /// commit() of a Writer, and never in two threads at once. Return false to cancel: this call, and all later calls of
-  /// the Writer, return Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when
-  /// the new file is durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must
-  /// not throw. Must not use the Writer.
+  /// Runs in the thread that calls save(), edit_metadata(), or write(), write_rows(), copy() or commit() of a Writer,
+  /// and never in two threads at once. Return false to cancel: this call, and all later calls of the Writer, return
+  /// Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file is
+  /// durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must not throw. Must
+  /// not use the Writer.
   Callback<bool(std::uint64_t completed, std::uint64_t total)> progress = nullptr;
   /// The treatment of a symlink at the path.
   ///
@@ -87,24 +87,6 @@ struct Serialized {
 [[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(Span<const TensorData> tensors,
                                                            const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                            const LayoutOptions& options = {}) noexcept;
-
-/// One of the files that write_files() writes.
-struct FileContents {
-  PathView path;                                         ///< path of the file
-  Span<const TensorData> tensors;                        ///< tensors of the file
-  std::optional<MetadataPairs> metadata = std::nullopt;  ///< metadata of the file
-};
-
-/// Writes several files, such as the shards of a checkpoint, with at most four threads.
-///
-/// First, disk space for all files is reserved, unless the durability is `none`. Then all files are written and synced.
-/// Only then do the new files replace the old ones. An error or a crash before that leaves all old files unchanged.
-/// Each file is replaced atomically, but the set is not. A crash between the first and the last replacement leaves some
-/// new and some old files. An error there does the same, and its message ends in "; N of M files were already
-/// replaced". Up to three descriptors per file are open at the same time.
-/// Errors: those of save(), with the path of the file; invalid_argument if two paths lead to the same file.
-[[nodiscard]] SAFETENSORS_API Status write_files(Span<const FileContents> files, const WriteOptions& options = {},
-                                                 const LayoutOptions& layout_options = {}) noexcept;
 
 /// Writes a file in several calls, in any order. The file may be larger than the memory.
 ///

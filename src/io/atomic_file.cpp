@@ -8,12 +8,9 @@
 #include "io/atomic_file.h"
 
 #include <cerrno>
-#include <set>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "io/clean.h"
 #include "io/temporary.h"
 #include "os/file_status.h"
 #include "os/open.h"
@@ -76,7 +73,9 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
 }
 
 Status AtomicFile::open_temporary() {
-  if (!target_.old && !options_.shared && open_anonymous()) return {};
+  const bool replaces = target_.old.has_value();
+  if (options_.like) target_.old = options_.like;
+  if (!replaces && !options_.shared && open_anonymous()) return {};
   return open_named();
 }
 
@@ -108,19 +107,11 @@ Status AtomicFile::open_named() {
     }
     file_.adopt(made);
     temporary_ = std::move(name);
-    if (keeps_its_name()) return {};
+    if (keep_temporary(file_.descriptor(), system_)) return {};
     discard();
     error_number = EBUSY;  // reported if every attempt loses its name to clean_directory()
   }
   return os::system_error(Errc::open_failed, error_number, "cannot create a file in its directory", path_);
-}
-
-// Locks the temporary file. Returns false if clean_directory() has locked or removed it: before it has a lock, it looks
-// like the file of a dead writer.
-bool AtomicFile::keeps_its_name() noexcept {
-  if (lock_temporary(file_.descriptor(), system_) == TemporaryLock::held) return false;
-  os::FileStatus made;
-  return os::status_of(file_.descriptor(), made) != 0 || made.links != 0;
 }
 
 // Failures are not errors, because some file systems have no owners or modes.
@@ -186,12 +177,6 @@ Status AtomicFile::replace() noexcept {
   });
 }
 
-AtomicFile::Place AtomicFile::place() const {
-  os::FileStatus directory;
-  (void)os::status_of(target_.directory.get(), directory);  // stays empty after an error
-  return {directory.identity.device, directory.identity.inode, target_.name};
-}
-
 // Gives the new file the name of the target. linkat() cannot replace a file. If another file has appeared at the path
 // meanwhile and may be replaced, the new file gets a temporary name first and is then renamed.
 Status AtomicFile::link() {
@@ -233,6 +218,7 @@ Status AtomicFile::copy_to_named() {
   if (!source)
     return os::system_error(Errc::replace_failed, source.error().os_error, "cannot read the new file", path_);
   if (Status status = open_named(); !status) return status;
+  adopt_mode_and_owner();
   if (Status status = file_.copy_at(0, **source, 0, (*source)->identity().size); !status) return status;
   if (Status status = file_.finish(); !status) return status;
   return replace();
@@ -331,37 +317,6 @@ void AtomicFile::discard() noexcept {
   if (temporary_.empty() || os::process_id() != process_) return;
   (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();
-}
-
-Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files, OnFailure on_failure) noexcept {
-  return base::guarded([&]() -> Status {
-    // Allocate all memory before the first rename, so that a failed allocation leaves all old files.
-    std::set<std::pair<std::uint64_t, std::uint64_t>> directories;
-    std::vector<AtomicFile*> syncing;  // one file per directory
-    syncing.reserve(files.size());
-    for (const auto& file : files) {
-      if (Status status = file->check(); !status) return status;
-      const AtomicFile::Place place = file->place();
-      if (directories.emplace(place.device, place.directory).second) syncing.push_back(file.get());
-    }
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      Status status = files[i]->replace();
-      if (status) continue;
-      Error error = std::move(status).error();
-      if (on_failure == OnFailure::take_back) {
-        for (const auto& placed : files.first(i)) placed->take_back();
-        return error;
-      }
-      if (i != 0)
-        error.message +=
-            "; " + std::to_string(i) + " of " + std::to_string(files.size()) + " files were already replaced";
-      return error;
-    }
-    for (AtomicFile* const file : syncing) {
-      if (Status status = file->sync_directory(); !status) return status;
-    }
-    return {};
-  });
 }
 
 }  // namespace safetensors::io

@@ -7,27 +7,55 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "io/file_writer.h"
-#include "io/target.h"
+#include "os/descriptor.h"
+#include "os/file_status.h"
 #include "os/system.h"
 
 namespace safetensors::io {
+
+// Treatment of a symlink in the last component. follow: a write replaces the file behind the link. replace: a write
+// replaces the link. refuse: a write replaces nothing, neither a link nor a file.
+enum class Links : std::uint8_t { follow, replace, refuse };
+
+// A name in a directory. When the path was resolved, it was free or led to a regular file; with Links::replace, it
+// could also be a symlink.
+struct Target {
+  os::Descriptor directory;
+  bool directory_readable = true;  // false: the directory cannot be synced through its descriptor
+  std::string name;
+  Links links = Links::follow;
+  std::optional<os::FileStatus> old;  // the regular file at the path, or behind a link that is replaced
+};
+
+// With Links::follow, a dangling link resolves to the name that it contains. Links::replace refuses links to devices,
+// FIFOs and sockets, and links into /proc, such as /dev/stdout. It accepts all other links, dangling ones too. Errors:
+// invalid_argument (a zero byte in the path), open_failed, not_regular_file, replace_failed with EEXIST (Links::refuse:
+// the path is in use).
+[[nodiscard]] Result<Target> resolve_target(std::string_view path, Links links = Links::follow);
+
+// Returns not_regular_file unless the target now is free, a regular file, or a link that may be replaced. With
+// Links::refuse, returns replace_failed unless the target is free.
+[[nodiscard]] Status check_replaceable(const Target& target, std::string_view path);
 
 struct AtomicFileOptions {
   Sync sync = Sync::full;
   bool in_place_if_no_rename = false;
   Links links = Links::follow;
-  // Other processes open the file, too: see io/joined_file.h. So it always has a name, and its owner may read and write
-  // it until finish() gives it the mode and the owner of the old file.
+  // Other processes open the file, too: see TensorFile::join(). So it always has a name, and its owner may read and
+  // write it until finish() gives it the mode and the owner of the old file.
   bool shared = false;
   // Before a file is replaced, remove the temporaries of killed writers beside it. Before a file of less than 16 MiB,
   // look at 1,000 names of the directory only.
   bool remove_orphans = false;
+  // A file that the new one does not replace, but whose mode and owner it gets.
+  std::optional<os::FileStatus> like = std::nullopt;
 };
 
 // A new file that commit() puts in place of the target. Without commit(), and after any earlier error, the target is
@@ -65,6 +93,8 @@ class AtomicFile {
     return file_.copy_at(offset, source, from, size, source_failed);
   }
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
+  // The path that errors show.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // The name of the temporary file in its directory. Empty: it has none.
   [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
   // Makes the bytes written so far visible to other machines. Does nothing on a local file system. Error: sync_failed.
@@ -94,21 +124,11 @@ class AtomicFile {
   // Removes the file that replace() has put in place under the name that rename_target() gave. Ignores errors.
   void take_back() noexcept;
 
-  // Identifies a target. Two equal places are the same file.
-  struct Place {
-    std::uint64_t device = 0;
-    std::uint64_t directory = 0;  // its inode
-    std::string name;
-    friend auto operator<=>(const Place&, const Place&) = default;
-  };
-  [[nodiscard]] Place place() const;
-
  private:
   AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options, os::System& system);
   Status open_temporary();
   bool open_anonymous() noexcept;
   Status open_named();
-  bool keeps_its_name() noexcept;
   void adopt_mode_and_owner() noexcept;
   Status preallocate(std::uint64_t size);
   Status link();
@@ -129,16 +149,5 @@ class AtomicFile {
   FileWriter file_;
   std::uint64_t process_ = 0;  // the child of a fork must not remove its parent's temporary
 };
-
-// The treatment of the files that are in place already if replace_all() cannot replace a later one.
-enum class OnFailure : std::uint8_t {
-  keep,       // they stay, because the old files are gone; the message contains their number
-  take_back,  // they are removed: all targets were free
-};
-
-// Replaces the targets of finished files, and syncs each directory once. Checks all files before it replaces the first
-// one, so every foreseeable error leaves all old files. Errors: those of check(), replace() and sync_directory().
-[[nodiscard]] Status replace_all(std::span<const std::unique_ptr<AtomicFile>> files,
-                                 OnFailure on_failure = OnFailure::keep) noexcept;
 
 }  // namespace safetensors::io

@@ -8,17 +8,23 @@
 // A copy between files lets the system copy (copy_file_range), because that may share blocks, or happen on a server. On
 // a local file system, the system cannot share blocks if the two offsets differ by a part of a block. Then it copies
 // every page in two parts, and a buffer is faster (1 GiB: 0.32 s instead of 0.44 s).
+//
+// A durable file must reach the device anyway, and a write without the page cache saves one copy and the work of
+// reclaiming pages. O_DIRECT has many restrictions that differ between file systems. So every failure means only that
+// the page cache is used instead.
 #include "io/file_writer.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "os/file_status.h"
+#include "os/file_system.h"
 #include "os/memory.h"
+#include "os/open.h"
 #include "os/parallel.h"
 #include "os/regular_file.h"
 #include "os/system_error.h"
@@ -32,6 +38,17 @@ constexpr std::size_t kBuffer = std::size_t{256} << 10;         // bytes; for co
 constexpr std::uint64_t kUsualBlock = 4096;                     // bytes; the usual block of a file system
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
+constexpr std::uint32_t kBlock = 4096;
+constexpr double kMuchSlower = 1.5;  // a larger size of writes, than the smaller one
+
+bool power_of_two(std::uint64_t value) noexcept {
+  return value != 0 && (value & (value - 1)) == 0;
+}
+
+bool fits(const os::DirectAlignment& alignment) noexcept {
+  return power_of_two(alignment.memory) && power_of_two(alignment.offset) && alignment.memory <= kDirectChunk &&
+         alignment.offset <= kDirectChunk;
+}
 
 // Subtracts up to `wanted` from remaining, and returns the number subtracted.
 unsigned take(std::atomic<unsigned>& remaining, std::size_t wanted) noexcept {
@@ -45,56 +62,140 @@ unsigned take(std::atomic<unsigned>& remaining, std::size_t wanted) noexcept {
 
 }  // namespace
 
-class FileWriter::WriteTasks final : public os::Tasks {
- public:
-  WriteTasks(FileWriter& file, Chunks chunks, const std::byte* bytes) noexcept
-      : file_(file), chunks_(chunks), bytes_(bytes) {}
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return base::guarded([&] {
-      const Chunks::Range chunk = chunks_[index];
-      return file_.write_chunk(chunk.offset, {bytes_ + (chunk.offset - chunks_.offset), chunk.size},
-                               *file_.bounce_buffers_);
-    });
+std::size_t Chunks::count() const noexcept {
+  if (size == 0) return 0;
+  return static_cast<std::size_t>((offset + size - 1) / kDirectChunk - offset / kDirectChunk + 1);
+}
+
+Chunks::Range Chunks::operator[](std::size_t index) const noexcept {
+  const std::uint64_t first = (offset / kDirectChunk + index) * kDirectChunk;
+  const std::uint64_t begin = std::max(first, offset);
+  return {begin, static_cast<std::size_t>(std::min(first + kDirectChunk, offset + size) - begin)};
+}
+
+BounceBufferPool::Lease::~Lease() {
+  if (memory_) pool_->give_back(std::move(memory_));
+}
+
+Result<BounceBufferPool::Lease> BounceBufferPool::take() {
+  std::unique_lock lock(mutex_);
+  free_.reserve(kDirectThreads);  // give_back() is noexcept and must not allocate
+  // If memory runs out, wait for a buffer of another thread. The first buffer is needed, otherwise nobody would return
+  // one.
+  bool no_memory = false;
+  while (free_.empty()) {
+    if (made_ < kDirectThreads && !no_memory) {
+      Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk);
+      if (memory) {
+        ++made_;
+        return Lease(*this, std::move(*memory));
+      }
+      if (made_ == 0) return std::move(memory).error();
+      no_memory = true;
+    }
+    returned_.wait(lock);
   }
+  std::shared_ptr<std::byte> memory = std::move(free_.back());
+  free_.pop_back();
+  return Lease(*this, std::move(memory));
+}
 
- private:
-  FileWriter& file_;
-  const Chunks chunks_;
-  const std::byte* const bytes_;
-};
-
-class FileWriter::CopyTasks final : public os::Tasks {
- public:
-  CopyTasks(FileWriter& file, Chunks chunks, const Source& source, std::uint64_t from) noexcept
-      : file_(file), chunks_(chunks), source_(source), from_(from) {}
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return base::guarded([&]() -> Status {
-      const Chunks::Range chunk = chunks_[index];
-      const Result<BounceBufferPool::Lease> buffer = file_.bounce_buffers_->take();
-      if (!buffer) return buffer.error();
-      const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
-      if (Status status = os::read_exactly(source_, from_ + (chunk.offset - chunks_.offset), bytes); !status)
-        return status;
-      // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each
-      // other.
-      Status status = file_.write_chunk(chunk.offset, bytes, *file_.bounce_buffers_);
-      if (status) return status;
-      const std::lock_guard lock(mutex_);
-      if (!write_failure_) write_failure_ = status.error();
-      return status;
-    });
+void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(memory));
   }
-  // The first failure of a write. Must be called after all tasks.
-  [[nodiscard]] std::optional<Error> write_failure() noexcept { return std::move(write_failure_); }
+  returned_.notify_one();
+}
 
- private:
-  FileWriter& file_;
-  const Chunks chunks_;
-  const Source& source_;
-  const std::uint64_t from_;
-  std::mutex mutex_;
-  std::optional<Error> write_failure_;
-};
+DirectWriter::DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
+    : system_(system),
+      descriptor_(std::move(descriptor)),
+      block_(std::max(
+          {std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock}, os::page_size()})),
+      memory_alignment_(alignment.memory) {}
+
+std::unique_ptr<DirectWriter> DirectWriter::open(int directory, const char* name, int descriptor, os::System& system) {
+  // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
+  // measured.
+  if (!os::on_local_device(descriptor)) return nullptr;
+  constexpr os::OpenFlags kFlags =
+      os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor opened(name != nullptr
+                            ? system.open_at(directory, name, kFlags | os::OpenFlags::no_follow, 0)
+                            : system.open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor).text, kFlags, 0));
+  os::FileStatus same, expected;
+  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor, expected) != 0 ||
+      !same.identity.same_file(expected.identity))
+    return nullptr;
+  os::DirectAlignment alignment;
+  if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
+    alignment = {.known = true, .memory = kBlock, .offset = kBlock};
+  if (!fits(alignment)) return nullptr;
+  // On file systems with blocks larger than a page, the page cache works in whole blocks.
+  const std::uint64_t preferred = same.block_size;
+  if (power_of_two(preferred) && preferred <= kDirectChunk)
+    alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
+  return std::unique_ptr<DirectWriter>(new DirectWriter(std::move(opened), alignment, system));
+}
+
+DirectWriter::Outcome DirectWriter::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
+  std::size_t done = 0;
+  while (done < blocks.size() && usable()) {
+    // A write can be short, for instance after a signal.
+    const std::ptrdiff_t count =
+        system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
+    if (count <= 0) {
+      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: a write through the page cache works or reports the error.
+      usable_.store(false, std::memory_order_relaxed);
+      break;
+    }
+    done += static_cast<std::size_t>(count);
+    if (done % block_ != 0) break;  // The rest is no longer aligned.
+  }
+  return {done, 0};
+}
+
+// A search among few sizes. A trial of the next size costs one write. If it was slower, the next trial waits four times
+// as long, so in fragmented memory all trials together cost little. One slow write of a larger size is enough to go
+// back to the smaller one: the next trial comes soon if that was an accident.
+std::size_t PieceSize::next() const noexcept {
+  const std::lock_guard lock(mutex_);
+  const bool trial = remaining_ == 0 && level_ + 1 < kSizes.size();
+  return kSizes[trial ? level_ + 1 : level_];
+}
+
+void PieceSize::wait_longer() noexcept {
+  wait_ = std::min(4 * wait_, kLongestWait);
+  remaining_ = wait_;
+}
+
+void PieceSize::record(std::size_t size, Time time) noexcept {
+  const double per_byte = static_cast<double>(time.count()) / static_cast<double>(size);
+  const std::lock_guard lock(mutex_);
+  if (size == kSizes[level_]) return record_used(per_byte);
+  if (level_ + 1 == kSizes.size() || size != kSizes[level_ + 1] || remaining_ != 0) return;
+  if (per_byte > used_) return wait_longer();
+  ++level_;
+  small_ = used_;
+  used_ = per_byte;
+  remaining_ = wait_;
+}
+
+void PieceSize::record_used(double per_byte) noexcept {
+  used_ = used_ == 0 ? per_byte : (used_ + per_byte) / 2;
+  if (level_ == 0) {
+    if (remaining_ != 0) --remaining_;
+  } else if (per_byte > kMuchSlower * small_) {
+    --level_;
+    used_ = small_;
+    wait_longer();
+  } else if (remaining_ != 0 && --remaining_ == 0) {
+    wait_ = std::max(wait_ / 4, kFirstWait);  // the larger size was good for a while
+  }
+}
 
 void FileWriter::close() noexcept {
   direct_.reset();
@@ -164,11 +265,13 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
   return write_buffered(begin + outcome.written, bytes.subspan(head + outcome.written));
 }
 
-// All calls share kDirectThreads - 1 helper threads. Each call also uses the caller's thread, so it always advances.
-template <class ChunkTasks>
-Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
+// Calls write(chunk) for each chunk. All calls share kDirectThreads - 1 helper threads. Each call also uses the
+// caller's thread, so it always advances.
+template <class Write>
+Status FileWriter::write_chunks(const Chunks& chunks, Write write) {
+  const std::size_t count = chunks.count();
   const unsigned helpers = take(helpers_, count - 1);
-  Status status = os::run_parallel(tasks, count, helpers + 1);
+  Status status = os::run_each(count, helpers + 1, [&](std::size_t index) { return write(chunks[index]); });
   helpers_.fetch_add(helpers);
   return status;
 }
@@ -176,21 +279,30 @@ Status FileWriter::run_chunks(ChunkTasks& tasks, std::size_t count) {
 Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!direct() || bytes.size() < kMinDirectWrite) return write_buffered(offset, bytes);
-    const Chunks chunks{offset, bytes.size()};
-    WriteTasks tasks(*this, chunks, bytes.data());
-    return run_chunks(tasks, chunks.count());
+    return write_chunks({offset, bytes.size()}, [&](const Chunks::Range& chunk) {
+      return write_chunk(chunk.offset, {bytes.data() + (chunk.offset - offset), chunk.size}, *bounce_buffers_);
+    });
   });
 }
 
 Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                                   bool& source_failed) {
-  const Chunks chunks{offset, size};
-  CopyTasks tasks(*this, chunks, source, from);
-  Status status = run_chunks(tasks, chunks.count());
-  if (status) return status;
-  if (std::optional<Error> failure = tasks.write_failure()) return *std::move(failure);
-  source_failed = true;
-  return status;
+  std::mutex mutex;
+  std::optional<Error> write_failure;
+  Status status = write_chunks({offset, size}, [&](const Chunks::Range& chunk) -> Status {
+    const Result<BounceBufferPool::Lease> buffer = bounce_buffers_->take();
+    if (!buffer) return buffer.error();
+    const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
+    if (Status read = os::read_exactly(source, from + (chunk.offset - offset), bytes); !read) return read;
+    // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each other.
+    Status written = write_chunk(chunk.offset, bytes, *bounce_buffers_);
+    if (written) return written;
+    const std::lock_guard lock(mutex);
+    if (!write_failure) write_failure = written.error();
+    return written;
+  });
+  source_failed = !status && !write_failure;
+  return write_failure ? Status(*std::move(write_failure)) : status;
 }
 
 bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept {

@@ -4,20 +4,145 @@
 #include <safetensors/error.h>
 #include <safetensors/source.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "io/direct_writer.h"
-#include "io/piece_size.h"
+#include "os/descriptor.h"
 #include "os/system.h"
 
 namespace safetensors::io {
+
+inline constexpr std::size_t kDirectChunk = std::size_t{2} << 20;  // bytes; chunks begin at multiples of this
+// Minimum size of a file that is opened for direct writes, in bytes. They gain nothing for smaller files.
+inline constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;
+// The measured number of threads that keep a disk busy while some of them fill the memory for the next write.
+inline constexpr unsigned kDirectThreads = 4;
+
+// Cuts a range of a file at multiples of kDirectChunk.
+struct Chunks {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+
+  struct Range {
+    std::uint64_t offset;
+    std::size_t size;
+  };
+  [[nodiscard]] std::size_t count() const noexcept;
+  [[nodiscard]] Range operator[](std::size_t index) const noexcept;
+};
+
+// Lends aligned buffers of kDirectChunk bytes, at most kDirectThreads at a time. Other threads wait for a free buffer.
+// Thread-safe.
+class BounceBufferPool {
+ public:
+  // A buffer. The destructor returns it to the pool. It must not outlive the pool.
+  class Lease {
+   public:
+    Lease(BounceBufferPool& pool, std::shared_ptr<std::byte> memory) noexcept
+        : pool_(&pool), memory_(std::move(memory)) {}
+    Lease(Lease&&) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease();
+    // Returns the memory for the bytes of a chunk from `offset` on. Its address and the file offset are equal modulo
+    // kDirectChunk, so whole blocks are aligned in memory too.
+    [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept { return memory_.get() + offset % kDirectChunk; }
+
+   private:
+    BounceBufferPool* pool_;
+    std::shared_ptr<std::byte> memory_;
+  };
+
+  BounceBufferPool() = default;
+  BounceBufferPool(const BounceBufferPool&) = delete;
+  BounceBufferPool& operator=(const BounceBufferPool&) = delete;
+  ~BounceBufferPool() = default;
+
+  // Waits for a buffer. Error: out_of_memory, if there is no memory for even one buffer.
+  [[nodiscard]] Result<Lease> take();
+
+ private:
+  void give_back(std::shared_ptr<std::byte> memory) noexcept;
+
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<std::shared_ptr<std::byte>> free_;
+  unsigned made_ = 0;  // number of buffers allocated
+};
+
+// Writes whole blocks of a file without the page cache (O_DIRECT). Reads without it: io/source_reader.h.
+class DirectWriter {
+ public:
+  // Opens the file of `descriptor` a second time: by its name in a directory, or through /proc if name is nullptr.
+  // Returns nullptr if the system cannot write directly, or if direct writes gain nothing: on file systems in memory,
+  // over a network or in user space.
+  [[nodiscard]] static std::unique_ptr<DirectWriter> open(int directory, const char* name, int descriptor,
+                                                          os::System& system);
+  // Returns false after the system has refused a write.
+  [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
+  // Offset and size of a write must be multiples of this number of bytes. It is a multiple of the page size, so that no
+  // page is written both directly and through the page cache. It is a multiple of the memory alignment too, so that a
+  // buffer from BounceBufferPool::Lease::at() is aligned.
+  [[nodiscard]] std::size_t block() const noexcept { return block_; }
+  // Returns whether the alignment of memory allows a direct write from it.
+  [[nodiscard]] bool aligned(const std::byte* memory) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(memory) % memory_alignment_ == 0;
+  }
+
+  struct Outcome {
+    std::size_t written;  // bytes, from the start
+    int error_number;     // 0: the caller must write the rest through the page cache; else the error of the file
+  };
+  // Writes blocks. Thread-safe.
+  [[nodiscard]] Outcome write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
+
+ private:
+  DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept;
+
+  os::System& system_;
+  const os::Descriptor descriptor_;
+  const std::size_t block_;
+  const std::size_t memory_alignment_;
+  std::atomic<bool> usable_{true};
+};
+
+// The writes to one file. For a larger write, a file system looks for larger pages. While they are plentiful, that
+// takes less time per byte. If memory is fragmented, it takes several times as long. So the first writes are small.
+// Then one write of the next size is a trial, and its time decides. Thread-safe.
+class PieceSize {
+ public:
+  using Time = std::chrono::nanoseconds;  // processor time
+  static constexpr std::array<std::size_t, 3> kSizes = {std::size_t{256} << 10, std::size_t{1} << 20,
+                                                        std::size_t{4} << 20};
+  static constexpr unsigned kFirstWait = 4;       // pieces before a trial
+  static constexpr unsigned kLongestWait = 1024;  // pieces before a trial if trials fail again and again
+
+  // The number of bytes of the next write.
+  [[nodiscard]] std::size_t next() const noexcept;
+  // Reports a write of a whole piece. Other writes are ignored.
+  void record(std::size_t size, Time time) noexcept;
+
+ private:
+  void record_used(double per_byte) noexcept;
+  void wait_longer() noexcept;
+
+  mutable std::mutex mutex_;         // guards the members below
+  std::size_t level_ = 0;            // index of the size in use
+  double small_ = 0;                 // of the size below the one in use: ns per byte
+  double used_ = 0;                  // of the size in use: ns per byte, a mean in which older times count less and less
+  unsigned wait_ = kFirstWait;       // pieces between the last two trials
+  unsigned remaining_ = kFirstWait;  // pieces until the next trial
+};
 
 // The contents of the path after a power cut, once the file is in place.
 enum class Sync : std::uint8_t {
@@ -29,7 +154,8 @@ enum class Sync : std::uint8_t {
 class FileWriter {
  public:
   // path: only for errors. system must outlive the FileWriter.
-  FileWriter(Sync sync, std::string_view path, os::System& system) : system_(system), path_(path), sync_(sync) {}
+  FileWriter(Sync sync, std::string_view path, os::System& system = os::real_system())
+      : system_(system), path_(path), sync_(sync) {}
   ~FileWriter() { close(); }
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -79,11 +205,8 @@ class FileWriter {
   void close() noexcept;
 
  private:
-  class WriteTasks;
-  class CopyTasks;
-  template <class ChunkTasks>
-  Status run_chunks(ChunkTasks& tasks, std::size_t count);
-
+  template <class Write>
+  Status write_chunks(const Chunks& chunks, Write write);
   Status write_buffered(std::uint64_t offset, std::span<const std::byte> bytes);
   Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                         bool& source_failed);

@@ -3,11 +3,10 @@
 //
 // rename() replaces a symlink and not the file behind it. So to follow symlinks, the code reads the links of the last
 // component itself, one directory at a time. To replace a symlink, it takes the name as it is.
-#include "io/target.h"
-
 #include <cerrno>
 
 #include "base/error.h"
+#include "io/atomic_file.h"
 #include "os/directory.h"
 #include "os/file_system.h"
 #include "os/open.h"

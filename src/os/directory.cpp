@@ -6,27 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
+#include <utility>
 
 #include "base/glob.h"
 #include "os/file_status.h"
 #include "os/open.h"
-#include "os/system.h"
 #include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
-
-Result<std::vector<std::string>> read_names(DirectoryStream& directory, const std::string& path, bool hidden) {
-  std::vector<std::string> names;
-  while (const char* const next = directory.next()) {
-    const std::string_view name = next;
-    if (name[0] != '.' || (hidden && name != "." && name != "..")) names.emplace_back(name);
-  }
-  if (errno != 0) return system_error(Errc::read_failed, errno, "cannot read the directory", path);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // Returns whether an error means that a pattern has no match in a directory. Every other error is reported, because it
 // could hide files that match.
@@ -65,28 +53,34 @@ PathKind kind_of(const std::string& path) noexcept {
   return errno == ENOTDIR || errno == ENAMETOOLONG ? PathKind::nothing : PathKind::other;
 }
 
-Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
-  std::optional<DirectoryStream> directory;
-  do {
-    directory.emplace(path.c_str());
-  } while (!directory->valid() && errno == EINTR);
-  if (!directory->valid()) {
-    const int error_number = errno;
+Result<std::vector<std::string>> list_names(Descriptor directory, const std::string& path,
+                                            const std::function<bool(std::string_view)>& keep, std::size_t max_names) {
+  std::vector<std::string> names;
+  const auto visit = [&](std::string_view name) {
+    if (max_names-- == 0) return false;
+    if (name != "." && name != ".." && keep(name)) names.emplace_back(name);
+    return true;
+  };
+  bool begun = false;
+  const int error_number = directory.valid() ? visit_names(std::move(directory), visit, begun) : errno;
+  if (error_number != 0 && begun)
+    return system_error(Errc::read_failed, error_number, "cannot read the directory", path);
+  if (error_number != 0)
     return system_error(error_number == ENOMEM ? Errc::out_of_memory : Errc::open_failed, error_number, "cannot open",
                         path);
-  }
-  return read_names(*directory, path, hidden);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::vector<std::string>> list_directory(const std::string& path, bool hidden) {
+  Descriptor opened(retry([&] { return open_at(kWorkingDirectory, path.c_str(), kOpenDirectory); }));
+  return list_names(std::move(opened), path, [&](std::string_view name) { return hidden || name[0] != '.'; });
 }
 
 Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path) {
   // Another open file, so that no other reader of the descriptor moves its position.
-  const int opened = retry([&] { return open_at(descriptor, ".", kOpenDirectory); });
-  if (opened < 0) return system_error(Errc::open_failed, errno, "cannot open", path);
-  DirectoryStream directory(opened);
-  if (directory.valid()) return read_names(directory, path, true);
-  const int error_number = errno;
-  (void)real_system().close(opened);
-  return system_error(Errc::out_of_memory, error_number, "cannot open", path);
+  Descriptor opened(retry([&] { return open_at(descriptor, ".", kOpenDirectory); }));
+  return list_names(std::move(opened), path, [](std::string_view) { return true; });
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

@@ -3,34 +3,21 @@
 
 #include <safetensors/error.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "os/descriptor.h"
+
 namespace safetensors::os {
 
-// Reads the names in a directory one at a time, in the order of the system.
-class DirectoryStream {
- public:
-  // Takes the descriptor of a directory that is open for reading. If that fails, valid() returns false, errno is the
-  // reason, and the caller still owns the descriptor.
-  explicit DirectoryStream(int descriptor) noexcept;
-  // Opens the directory at a path. If that fails, valid() returns false, and errno is the reason.
-  explicit DirectoryStream(const char* path) noexcept;
-  DirectoryStream(const DirectoryStream&) = delete;
-  DirectoryStream& operator=(const DirectoryStream&) = delete;
-  ~DirectoryStream();
-
-  [[nodiscard]] bool valid() const noexcept { return handle_ != nullptr; }
-  [[nodiscard]] int descriptor() const noexcept;
-  // Returns the next name, which is valid until the next call. `.` and `..` are among the names. Returns nullptr at the
-  // end, with errno 0, and after an error, with its errno.
-  [[nodiscard]] const char* next() noexcept;
-
- private:
-  void* handle_;
-};
+// Calls visit() for each name in a directory that is open for reading, in the order of the system, until it returns
+// false. `.` and `..` are among the names. Returns 0 or errno. begun: set to true if the system begins to list the
+// directory.
+[[nodiscard]] int visit_names(Descriptor directory, const std::function<bool(std::string_view)>& visit, bool& begun);
 
 enum class PathKind : std::uint8_t {
   nothing,    // the name does not exist
@@ -47,6 +34,12 @@ enum class PathKind : std::uint8_t {
 
 // The same for an open directory, with the names that begin with a dot. path: only for errors.
 [[nodiscard]] Result<std::vector<std::string>> list_open_directory(int descriptor, const std::string& path);
+
+// The same for a directory that is open for reading, and that no other reader shares. keep: chooses names. max_names:
+// how many names are read, in the order of the system.
+[[nodiscard]] Result<std::vector<std::string>> list_names(Descriptor directory, const std::string& path,
+                                                          const std::function<bool(std::string_view)>& keep,
+                                                          std::size_t max_names = ~std::size_t{0});
 
 // Replaces `target` by the path that a symlink in a directory contains. Returns 0, or -1 and sets errno: EINVAL for a
 // file that is not a symlink, ENOENT if there is no file. target is then unspecified. Throws std::bad_alloc.

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/cancellation.h"
+#include "base/error.h"
 
 namespace safetensors::os {
 
@@ -31,6 +32,22 @@ class Tasks {
 // it themselves.
 [[nodiscard]] Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads,
                                   base::Cancellation* cancellation = nullptr) noexcept;
+
+// The same with a function that takes the index and returns a Status. It may throw std::bad_alloc.
+template <class Function>
+[[nodiscard]] Status run_each(std::size_t count, unsigned threads, Function function) noexcept {
+  class Each final : public Tasks {
+   public:
+    explicit Each(Function& each) noexcept : each_(each) {}
+    [[nodiscard]] Status run(std::size_t index) noexcept override {
+      return base::guarded([&]() -> Status { return each_(index); });
+    }
+
+   private:
+    Function& each_;
+  } tasks(function);
+  return run_parallel(tasks, count, threads);
+}
 
 // Returns the number of processors that this process may use, at least 1 and at most 16.
 [[nodiscard]] unsigned usable_processors() noexcept;

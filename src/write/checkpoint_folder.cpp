@@ -18,12 +18,12 @@
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/model_names.h"
 #include "format/checkpoint/shard_index.h"
-#include "io/clean.h"
-#include "io/folder_lock.h"
+#include "io/temporary.h"
 #include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
 #include "os/path.h"
+#include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
@@ -43,14 +43,122 @@ Status check_index_size(std::uint64_t size, std::string_view path) {
                           path);
 }
 
+// Gives the files their names, and syncs their folder. Checks all files before it places the first one, so every
+// foreseeable error leaves all old files. If one of several files cannot be placed, removes those that were: their
+// names were free.
+Status place_all(std::span<const std::unique_ptr<io::AtomicFile>> files) {
+  for (const auto& file : files) {
+    if (Status status = file->check(); !status) return status;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Status status = files[i]->replace();
+    if (status) continue;
+    for (const auto& placed : files.first(i)) placed->take_back();
+    return status;
+  }
+  return files.front()->sync_directory();
+}
+
 }  // namespace
+
+NewFolder::NewFolder(std::string_view path, io::Sync sync)
+    : path_(os::without_end_slash(os::generic_path(path))), sync_(sync), process_(os::process_id()) {
+  const std::size_t slash = path_.rfind('/');
+  parent_path_ = path_.substr(0, slash == std::string::npos ? 0 : slash + 1);
+  name_ = path_.substr(parent_path_.size());
+}
+
+NewFolder::~NewFolder() {
+  discard();
+}
+
+Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, io::Sync sync) {
+  if (path.find('\0') != std::string_view::npos)
+    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
+  if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path);
+  std::unique_ptr<NewFolder> made(new NewFolder(path, sync));
+  if (Status status = made->make(); !status) return std::move(status).error();
+  return made;
+}
+
+Status NewFolder::make() {
+  const std::string parent = parent_path_.empty() ? "." : parent_path_;
+  parent_ = os::Descriptor(os::retry(
+      [&] { return os::real_system().open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
+  if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
+  os::FileStatus found;
+  if (name_.empty() || os::status_at(parent_.get(), name_.c_str(), os::Symlinks::keep, found) == 0)
+    return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
+  if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
+  io::remove_orphans(parent_path_);
+  int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
+  for (int i = 0; i < io::kMaxNameAttempts; ++i) {
+    std::string name = io::temporary_folder_name();
+    std::string temporary_path = parent_path_ + name;
+    if (os::real_system().make_directory(parent_.get(), name.c_str(), 0777) != 0) {
+      error_number = errno;
+      if (error_number != EEXIST) break;
+      continue;
+    }
+    temporary_ = std::move(name);
+    temporary_path_ = std::move(temporary_path);
+    if (keep()) return {};
+    error_number = EBUSY;
+    discard();
+  }
+  return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
+}
+
+// Locks the folder. Returns false if clean_directory() has locked or removed it.
+bool NewFolder::keep() {
+  folder_ = os::Descriptor(os::retry([&] {
+    return os::real_system().open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow,
+                                     0);
+  }));
+  return folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT;  // without a descriptor, without a lock
+}
+
+// Returns whether the temporary name leads to another folder than the one that this object made. If the folder cannot
+// be examined, assumes that it is ours.
+bool NewFolder::is_replaced() const noexcept {
+  os::FileStatus named, open;
+  return folder_.valid() && os::status_at(parent_.get(), temporary_.c_str(), os::Symlinks::keep, named) == 0 &&
+         os::status_of(folder_.get(), open) == 0 && !named.identity.same_file(open.identity);
+}
+
+Status NewFolder::commit() {
+  if (is_replaced())
+    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was replaced by another",
+                            path_);
+  if (os::real_system().rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
+    return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
+  temporary_.clear();
+  // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
+  if (folder_.valid()) (void)os::real_system().unlock(folder_.get());
+  folder_.reset();
+  if (sync_ != io::Sync::full || os::real_system().sync(parent_.get()) == 0) return {};
+  return os::system_error(Errc::replaced_not_durable, errno,
+                          "the new folder is in place, but the directory above it was not synced", path_);
+}
+
+// Idempotent. Ignores errors.
+void NewFolder::discard() noexcept {
+  if (temporary_.empty() || os::process_id() != process_) return;
+  (void)base::guarded([&]() -> Status {
+    if (folder_.valid()) (void)io::remove_files(folder_.get(), temporary_path_);
+    return {};
+  });
+  if (!is_replaced()) (void)os::real_system().remove_directory(parent_.get(), temporary_.c_str());
+  folder_.reset();
+  temporary_.clear();
+}
 
 CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout& layout,
                                    const CheckpointWriteOptions& options)
     : path_(os::generic_path(path)), layout_(layout), options_(options), index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
-  old_names_.resize(names_.size());
+  old_files_.resize(names_.size());
   indexed_ = !layout.index_text().empty();
 }
 
@@ -69,7 +177,7 @@ Status CheckpointFolder::make_folder() {
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path_);
   const bool exists = os::kind_of(path_) != os::PathKind::nothing;
   if (!exists || options_.new_folder) {
-    Result<std::unique_ptr<io::NewFolder>> folder = io::NewFolder::create(path_, to_sync(options_.write.durability));
+    Result<std::unique_ptr<NewFolder>> folder = NewFolder::create(path_, to_sync(options_.write.durability));
     if (!folder) return std::move(folder).error();
     new_folder_ = std::move(*folder);
   }
@@ -84,17 +192,10 @@ Status CheckpointFolder::make_folder() {
 }
 
 // Removes the shards of killed writers before the new files need their space: without this, each killed save would
-// leave a whole model. A living writer has such shards only while it holds the lock. If the lock is not free, or the
-// folder cannot be locked, the shards stay until the commit.
-void CheckpointFolder::remove_leftovers() {
-  if (!options_.remove_old_files) return;
-  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
-  if (!lock || !lock->held()) return;
-  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  if (!listed) return;
-  const std::string folder = os::DescriptorPath(folder_.get()).text;
+// leave a whole model. A living writer has such shards only while it holds the lock, so the caller must hold it.
+void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
   const std::vector<std::string> names =
-      without_open_files(folder, find_leftovers(read_named_files(folder, *listed, index_name_, layout_), *listed));
+      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named, listed));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   os::System& system = os::real_system();
   if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
@@ -104,29 +205,31 @@ void CheckpointFolder::remove_leftovers() {
   }
 }
 
-// Removes the files that killed writers left, and finds the old files. Each new file gets the mode of its old file. If
-// the folder cannot be listed, finds no old files, and place_of() uses the names of the layout.
+// Removes the files that killed writers left, and finds the old files. If the folder cannot be listed, finds none. If
+// the lock is not free, or the folder cannot be locked, the shards of killed writers stay until the commit.
 void CheckpointFolder::find_old_files() {
-  io::remove_orphans(path_, os::real_system());
-  if (const auto listed = os::list_open_directory(folder_.get(), path_)) index_name_ = index_of(*listed, layout_);
-  remove_leftovers();
+  io::remove_orphans(path_);
+  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
+  index_name_ = index_of(*listed, layout_);
+  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
+  if (options_.remove_old_files && lock && lock->held()) remove_leftovers(named, *listed);
   std::map<std::string_view, std::size_t> files;
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
+  std::optional<os::FileStatus> any;  // the old file that others may do least with
   for (const std::string& name : *listed) {
     const auto file = files.find(format::without_generation(name));
     os::FileStatus found;
-    if (file != files.end() && os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 &&
-        found.is_regular())
-      old_names_[file->second] = name;
+    if ((file == files.end() && !named.is_old(name)) ||
+        os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) != 0 || !found.is_regular())
+      continue;
+    if (file != files.end()) old_files_[file->second] = found;
+    if (!any || (found.permissions & 077U) < (any->permissions & 077U)) any = found;
   }
-}
-
-FilePlace CheckpointFolder::place_of(std::size_t file) const {
-  const std::string& name = layout_names_[file];
-  const std::string& old = old_names_[file].empty() ? name : old_names_[file];
-  return {os::join_path(new_folder_ ? new_folder_->path() : path_, old), os::join_path(path_, name)};
+  for (std::optional<os::FileStatus>& old : old_files_) {
+    if (!old) old = any;
+  }
 }
 
 // Returns 0 if the name exists, else errno.
@@ -198,9 +301,7 @@ void CheckpointFolder::choose_names() {
 // Creates the file of the index early, because the working directory may have changed when commit() runs.
 Status CheckpointFolder::create_index() {
   if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
-  const std::string& folder = new_folder_ ? new_folder_->path() : path_;
-  auto index = io::AtomicFile::create(os::join_path(folder, index_name_), layout_.index_text().size(), file_options(),
-                                      os::join_path(path_, index_name_));
+  auto index = create_named(index_name_, layout_.index_text().size(), {});
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
   return {};
@@ -230,11 +331,25 @@ Status CheckpointFolder::write_index_text(const std::function<Status(std::string
   return write(std::move(one_file).finish());
 }
 
-io::AtomicFileOptions CheckpointFolder::file_options() const {
+Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std::string& name, std::uint64_t size,
+                                                                       const io::AtomicFileOptions& more) const {
   io::AtomicFileOptions options = to_atomic_file_options(options_.write);
   options.links = io::Links::replace;
   options.remove_orphans = false;  // open() has done it
-  return options;
+  options.shared = more.shared;
+  options.like = more.like;
+  return io::AtomicFile::create(os::join_path(new_folder_ ? new_folder_->path() : path_, name), size, options,
+                                os::join_path(path_, name));
+}
+
+Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_file(std::size_t file, std::uint64_t size,
+                                                                      bool shared) const {
+  auto made = create_named(layout_names_[file], size, {.shared = shared, .like = old_files_[file]});
+  if (made || made.error().os_error != EMFILE) return made;
+  Error error = std::move(made).error();
+  error.message += "; all " + std::to_string(layout_.files().size()) +
+                   " files are open at the same time: raise the limit of open files, or choose a larger size of files";
+  return error;
 }
 
 Status CheckpointFolder::describe(Ticket& ticket) const {
@@ -245,14 +360,6 @@ Status CheckpointFolder::describe(Ticket& ticket) const {
   ticket.folder = os::without_end_slash(std::move(ticket.folder));
   ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
   return {};
-}
-
-Error CheckpointFolder::explain(Error error) const {
-  if (error.os_error == EMFILE)
-    error.message +=
-        "; all " + std::to_string(layout_.files().size()) +
-        " files are open at the same time: raise the limit of open files, or choose a larger size of files";
-  return error;
 }
 
 Status CheckpointFolder::commit(Files files) {
@@ -281,7 +388,7 @@ Status CheckpointFolder::commit(Files files) {
 Status CheckpointFolder::put_in_place(Files files) {
   // Made before the first file is in place: then nothing can fail for lack of memory.
   const std::string hiding = index_ ? named_.whole : index_name_;
-  Status synced = io::replace_all(files, indexed_ ? io::OnFailure::take_back : io::OnFailure::keep);
+  Status synced = place_all(files);
   if (!is_in_place(synced)) return synced;
   Status next;
   if (index_) {

@@ -6,21 +6,62 @@
 #include <safetensors/error.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/atomic_file.h"
-#include "io/new_folder.h"
 #include "os/descriptor.h"
-#include "write/leftovers.h"
-#include "write/tensor_file.h"
+#include "os/file_status.h"
+#include "write/old_files.h"
 #include "write/ticket.h"
 
 namespace safetensors::write {
+
+// A folder that appears at once, with all of its files: a temporary folder that commit() renames. A killed process
+// leaves the temporary folder, which clean_directory() finds. The object holds the folder's lock, in the same way as
+// the writer of a temporary file.
+class NewFolder {
+ public:
+  // Makes the temporary folder next to `path`. Errors: open_failed; replace_failed with EEXIST (something is at the
+  // path).
+  [[nodiscard]] static Result<std::unique_ptr<NewFolder>> create(std::string_view path, io::Sync sync);
+  // Without commit(), removes the temporary folder and the files in it.
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  // The path of the temporary folder.
+  [[nodiscard]] const std::string& path() const noexcept { return temporary_path_; }
+  // Its name in the directory above.
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
+
+  // Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
+  // replaced_not_durable (the only error after which the new folder is in place).
+  [[nodiscard]] Status commit();
+
+ private:
+  NewFolder(std::string_view path, io::Sync sync);
+  Status make();
+  bool keep();
+  [[nodiscard]] bool is_replaced() const noexcept;
+  void discard() noexcept;
+
+  const std::string path_;  // of the folder, without separators at its end
+  const io::Sync sync_;
+  os::Descriptor parent_;
+  std::string parent_path_;  // empty, or ends with a separator
+  std::string name_;
+  std::string temporary_;  // the name of the temporary folder; empty if there is none
+  std::string temporary_path_;
+  os::Descriptor folder_;        // holds the lock
+  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
+};
 
 class CheckpointFolder {
  public:
@@ -30,13 +71,11 @@ class CheckpointFolder {
                                                                       const CheckpointLayout& layout,
                                                                       const CheckpointWriteOptions& options);
 
-  // Returns the path at which a file of the layout is created, and the path that errors show, which is in the caller's
-  // folder. If the folder has the file of an older model with the same number, the new file gets the mode of that file.
-  [[nodiscard]] FilePlace place_of(std::size_t file) const;
-  // Options of each file. A symlink at its path is replaced: two of them may lead to the same file.
-  [[nodiscard]] io::AtomicFileOptions file_options() const;
-  // Says more about an error of creating a file: how many files are open at the same time.
-  [[nodiscard]] Error explain(Error error) const;
+  // Creates a file of the layout. Errors show its path in the caller's folder. The new file gets the mode and the owner
+  // of the file of an older model with the same number, or else of another file of an older model. A symlink at its
+  // path is replaced: two of them may lead to the same file. size: of the file. shared: see AtomicFileOptions.
+  [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_file(std::size_t file, std::uint64_t size,
+                                                                    bool shared = false) const;
 
   // Sets `folder` and `temporary_folder` of a ticket. Error: open_failed (the working directory is unknown).
   [[nodiscard]] Status describe(Ticket& ticket) const;
@@ -53,7 +92,7 @@ class CheckpointFolder {
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
   Status make_folder();
-  void remove_leftovers();
+  void remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed);
   void find_old_files();
   void look_at_old_files();
   [[nodiscard]] std::size_t last_generation() const;
@@ -61,6 +100,8 @@ class CheckpointFolder {
   [[nodiscard]] bool old_index_names(const std::string& name) const;
   [[nodiscard]] Status check_hiding() const;
   [[nodiscard]] int look_for(const std::string& name) const noexcept;
+  [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_named(const std::string& name, std::uint64_t size,
+                                                                     const io::AtomicFileOptions& more) const;
   Status create_index();
   Status write_index();
   Status write_index_text(const std::function<Status(std::string_view)>& write) const;
@@ -74,13 +115,13 @@ class CheckpointFolder {
   std::string index_name_;
   std::vector<std::string> layout_names_;
   std::vector<std::string> names_;
-  std::vector<std::string> old_names_;         // per file of the layout: an older file with its number, or empty
-  std::vector<std::string> listed_;            // the names in the folder when commit() began
-  NamedFiles named_;                           // the files that its indexes named then
-  std::vector<std::string> taken_names_;       // names that choose_names() found in use
-  std::size_t removed_generation_ = 0;         // the highest one that remove_leftovers() removed
-  bool indexed_ = false;                       // the new model has an index
-  std::unique_ptr<io::NewFolder> new_folder_;  // null: the folder exists
+  std::vector<std::optional<os::FileStatus>> old_files_;  // per file of the layout: the older file whose mode it gets
+  std::vector<std::string> listed_;                       // the names in the folder when commit() began
+  NamedFiles named_;                                      // the files that its indexes named then
+  std::vector<std::string> taken_names_;                  // names that choose_names() found in use
+  std::size_t removed_generation_ = 0;                    // the highest one that remove_leftovers() removed
+  bool indexed_ = false;                                  // the new model has an index
+  std::unique_ptr<NewFolder> new_folder_;                 // null: the folder exists
   os::Descriptor folder_;  // the folder in which the files are made; for names only if it cannot be read
   std::unique_ptr<io::AtomicFile> index_;  // null: neither the new model nor an old one has an index
 };

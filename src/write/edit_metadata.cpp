@@ -1,7 +1,9 @@
 // Edits metadata: writes a new header before the same data, over the old header or in a new file that replaces the old.
 #include <safetensors/writer.h>
 
+#include <cerrno>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -9,14 +11,46 @@
 #include "format/header/header_edit.h"
 #include "format/header/header_writer.h"
 #include "io/atomic_file.h"
-#include "io/overwrite.h"
 #include "io/progress.h"
+#include "os/descriptor.h"
+#include "os/file_status.h"
+#include "os/open.h"
 #include "os/regular_file.h"
+#include "os/system_error.h"
 #include "write/file_head.h"
 
 namespace safetensors {
 inline namespace v0 {
 namespace {
+
+Error changed_error(std::string_view path) {
+  return base::make_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
+}
+
+// Writes bytes into the file that was opened, and syncs. If another file has the path by now, changes nothing: it
+// compares the identities through the descriptor that it writes to. After a kill or a power cut, any part of the bytes
+// can be in the file.
+Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
+                 std::span<const std::byte> bytes, io::Sync sync) {
+  const std::string terminated(path);
+  os::System& system = os::real_system();
+  // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
+  constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor file(os::retry([&] { return system.open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
+  os::FileStatus status;
+  if (!file.valid() || os::status_of(file.get(), status) != 0)
+    return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
+  if (!status.is_regular())
+    return base::make_error(Errc::not_regular_file,
+                            std::string("not a regular file but ") + os::describe_irregular(status.kind), path);
+  if (status.identity != expected) return changed_error(path);
+  io::FileWriter writer(sync, path);
+  writer.adopt(file.release());
+  if (Status written = writer.write_at(offset, bytes); !written) return written;
+  if (sync != io::Sync::none && system.sync(writer.descriptor()) != 0)
+    return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+  return {};
+}
 
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
   const std::uint64_t capacity = file.header().header_bytes();
@@ -28,14 +62,19 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   const auto* source = os::RegularFile::of(file.source());
   if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
   text.resize(static_cast<std::size_t>(capacity), ' ');
-  return io::overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
+  return overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
 }
 
 // Fails if another program has changed the file since it was opened, so that its change is not lost. This is best
 // effort: no system call compares and renames at once, so a change between this check and the rename is still lost.
 Status check_unchanged(std::string_view path, const File& file) {
   const auto* opened = os::RegularFile::of(file.source());
-  return opened == nullptr ? Status() : io::check_unchanged(path, opened->identity());
+  if (opened == nullptr) return {};
+  os::FileStatus status;
+  if (os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, status) == 0)
+    return status.identity == opened->identity() ? Status() : Status(changed_error(path));
+  if (errno == ENOENT || errno == ENOTDIR) return changed_error(path);
+  return os::system_error(Errc::open_failed, errno, "cannot look at the edited file again", path);
 }
 
 // Closes the file before the new one takes its place: not every system replaces a file that is open.

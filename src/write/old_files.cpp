@@ -1,6 +1,9 @@
-// Finds the files of an older model by their names, and compares them with the input by device and inode. So a symlink
-// or another spelling of a path does not hide that the input lies in the folder. Files that a killed writer left are
-// not a model.
+// Tells the files of the model in a folder from those of killed writers. The index decides: a writer gives its shards
+// their names, renames its index, and then removes the older shards. So shards that no index names belong to a writer
+// that holds the lock of the folder, or to one that was killed.
+//
+// check_old_files() compares files with the input by device and inode. So a symlink or another spelling of a path does
+// not hide that the input lies in the folder. Files that a killed writer left are not a model.
 #include "write/old_files.h"
 
 #include <safetensors/dtype.h>
@@ -10,25 +13,34 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/printable.h"
+#include "file/checkpoint_paths.h"
 #include "file/file.h"
 #include "format/checkpoint/model_names.h"
 #include "os/directory.h"
-#include "write/leftovers.h"
+#include "os/file_status.h"
+#include "os/path.h"
 
 namespace safetensors::write {
 namespace {
 
-constexpr std::size_t kMaxNamedFiles = 3;  // files in an error
+constexpr std::size_t kMaxNamedFiles = 3;  // in an error
+
+using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
+
+// Returns the identity of the file that a path leads to, also through symlinks, or nullopt if stat fails.
+std::optional<FileId> identity_of_path(const std::string& path) {
+  os::FileStatus status;
+  if (os::status_of_path(path.c_str(), os::Symlinks::follow, status) != 0) return std::nullopt;
+  return FileId(status.identity.device, status.identity.inode);
+}
 
 // The input: its files, and whether the input has a tensor of each name in the file, in this file or in another.
 struct InputModel {
@@ -123,11 +135,22 @@ std::vector<std::string> dead_files(const std::string& folder, const std::vector
   return dead;
 }
 
+// Names files by the pattern of their set if there are many.
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
+  std::vector<std::string> shown;
+  std::set<std::string> in_sets;
+  for (const format::ShardSet& set :
+       lost.size() > kMaxNamedFiles ? format::shard_sets(lost) : std::vector<format::ShardSet>()) {
+    if (set.names.size() == 1) continue;
+    shown.push_back("`" + printable(set.pattern) + "` (" + std::to_string(set.names.size()) + " files)");
+    in_sets.insert(set.names.begin(), set.names.end());
+  }
+  for (const std::string& name : lost) {
+    if (!in_sets.contains(name)) shown.push_back("`" + printable(name) + "`");
+  }
   std::string names;
-  for (std::size_t i = 0; i < std::min(lost.size(), kMaxNamedFiles); ++i)
-    names += (i == 0 ? "`" : ", `") + printable(lost[i]) + "`";
-  if (lost.size() > kMaxNamedFiles) names += " and " + std::to_string(lost.size() - kMaxNamedFiles) + " more";
+  for (std::size_t i = 0; i < std::min(shown.size(), kMaxNamedFiles); ++i) names += (i == 0 ? "" : ", ") + shown[i];
+  if (shown.size() > kMaxNamedFiles) names += " and " + std::to_string(shown.size() - kMaxNamedFiles) + " more";
   return base::make_error(Errc::invalid_argument,
                           "the new model would remove or replace " + names +
                               ", whose tensors are not all in the input: give the whole model as the input, write into "
@@ -136,6 +159,79 @@ Error lost_files(const std::vector<std::string>& lost, const std::string& folder
 }
 
 }  // namespace
+
+std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout) {
+  if (std::ranges::find(listed, layout.index_name()) != listed.end()) return layout.index_name();
+  const auto found = std::ranges::find_if(listed, [&](const std::string& name) {
+    const auto parts = format::parse_index_name(name);
+    return parts && parts->stem() == layout.stem();
+  });
+  return found == listed.end() ? layout.index_name() : *found;
+}
+
+bool NamedFiles::is_alike(std::string_view name) const {
+  const std::string key = os::name_key(name);
+  const auto shard = format::parse_shard_name(key);
+  return shard ? stems.contains(shard->stem()) : key == os::name_key(whole);
+}
+
+NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
+                            std::string_view model_index, const CheckpointLayout& layout) {
+  NamedFiles found;
+  found.whole = std::string(layout.stem()) + ".safetensors";
+  found.stems.insert(os::name_key(layout.stem()));
+  const auto add_stem = [&](std::string_view name) {
+    const std::string key = os::name_key(name);
+    if (const auto shard = format::parse_shard_name(key)) found.stems.insert(shard->stem());
+  };
+  for (const CheckpointFile& file : layout.files()) add_stem(file.name);
+  base::Cancellation cancellation;
+  for (const std::string& name : listed) {
+    if (!format::is_index_name(name)) continue;
+    const auto index = file::read_index(os::join_path(folder, name), cancellation);
+    found.certain = found.certain && index;
+    const bool own = name == model_index;
+    found.has_index = found.has_index || own;
+    found.unreadable = found.unreadable || (own && !index && index.error().code != Errc::invalid_index);
+    for (std::uint32_t i = 0; index && i < (*index)->shard_count(); ++i) {
+      (own ? found.of_model : found.of_others).emplace((*index)->shard(i));
+      if (own) add_stem((*index)->shard(i));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
+  if (!named.certain || (!named.has_index && std::ranges::find(listed, named.whole) == listed.end())) return {};
+  const auto set_of = [](std::string_view key) {
+    const auto shard = format::parse_shard_name(key);
+    return shard ? shard->stem().append("/").append(shard->generation).append("/").append(shard->count) : std::string();
+  };
+  NamedFiles::Names sets;  // of the named files
+  for (const auto* names : {&named.of_model, &named.of_others}) {
+    for (const std::string& name : *names) sets.insert(set_of(os::name_key(name)));
+  }
+  std::vector<std::string> left;
+  for (const std::string& name : listed) {
+    const std::string set = set_of(os::name_key(name));
+    if (!set.empty() && named.is_alike(name) && !sets.contains(set)) left.push_back(name);
+  }
+  return left;
+}
+
+std::vector<std::string> without_open_files(const std::string& folder, std::vector<std::string> names) {
+  const Result<std::vector<std::string>> paths = os::paths_of_open_files();
+  if (!paths) return {};
+  std::set<FileId> open;
+  for (const std::string& path : *paths) {
+    if (const auto identity = identity_of_path(path)) open.insert(*identity);
+  }
+  std::erase_if(names, [&](const std::string& name) {
+    const auto identity = identity_of_path(os::join_path(folder, name));
+    return identity && open.contains(*identity);
+  });
+  return names;
+}
 
 Status check_old_files(const std::string& folder, const CheckpointLayout& layout, const Checkpoint& input) {
   if (os::kind_of(folder) != os::PathKind::directory) return {};

@@ -1,52 +1,254 @@
-// Saves tensors. If all are in memory, serialize.cpp writes them. If some are in other files, a Writer copies them.
+// Saves tensors in a file, or in the files of a model, and returns the bytes of a file.
+//
+// If all tensors are in memory, the headers are built first, so that the offset of every byte is known. Then several
+// threads write the pieces of all files, with one list of tasks. A file with direct I/O is cut into chunks of 2 MiB,
+// one task each, so a single large file uses all threads. A chunk that lies in one piece is written from its place;
+// other chunks are gathered in a bounce buffer. A file through the page cache is one task, which writes the pieces in
+// file order. If some tensors are in other files, a Writer or a CheckpointWriter copies them.
+#include <safetensors/checkpoint_writer.h>
 #include <safetensors/save.h>
+#include <safetensors/writer.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <new>
 #include <optional>
+#include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "format/header/header.h"
+#include "io/atomic_file.h"
+#include "io/progress.h"
+#include "os/memory.h"
+#include "os/parallel.h"
+#include "write/checkpoint_folder.h"
 #include "write/file_head.h"
 
 namespace safetensors {
 namespace write {
 namespace {
 
-Result<Header> make_header(std::span<const NamedTensor> tensors, const MetadataPairs& metadata,
-                           const LayoutOptions& options) {
-  HeaderBuilder builder;
-  for (const NamedTensor& tensor : tensors) {
-    if (Status status = builder.add(tensor.name(), tensor.dtype(), tensor.shape()); !status)
-      return std::move(status).error();
+constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are gathered in a staging buffer
+constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces are written without it
+
+using Tensors = std::span<const NamedTensor>;
+using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
+
+struct Piece {
+  std::uint64_t offset;  // from the start of the file
+  std::span<const std::byte> bytes;
+};
+
+// A file of tensors in memory. The pieces point into head and into the tensors.
+struct Image {
+  std::shared_ptr<const std::string> head;
+  std::vector<Piece> pieces;  // in file order from byte 0 on, without gaps and without empty pieces
+  std::uint64_t size = 0;     // bytes of all pieces
+};
+
+// Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much as
+// a copy of many kilobytes.
+class BufferedImage {
+ public:
+  BufferedImage(io::FileWriter& file, io::ProgressMeter& meter) : file_(file), meter_(meter) {}
+
+  Status write(std::span<const Piece> pieces) {
+    for (const Piece& piece : pieces) {
+      if (Status status = append(piece.bytes); !status) return status;
+    }
+    return flush();
   }
-  for (const auto& [key, value] : metadata) {
+
+ private:
+  Status append(std::span<const std::byte> bytes) {
+    if (bytes.size() < kMinUnstaged && staged_size_ + bytes.size() <= kStagingBytes) {
+      if (!staged_) staged_.reset(new std::byte[kStagingBytes]);
+      std::copy(bytes.begin(), bytes.end(), staged_.get() + staged_size_);
+      staged_size_ += bytes.size();
+      return {};
+    }
+    if (Status status = flush(); !status) return status;
+    if (bytes.size() < kMinUnstaged) return append(bytes);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += io::kMaxBytesPerReport) {
+      if (Status status = put(bytes.subspan(begin, std::min(io::kMaxBytesPerReport, bytes.size() - begin))); !status)
+        return status;
+    }
+    return {};
+  }
+  Status flush() {
+    const std::size_t size = std::exchange(staged_size_, 0);
+    return size == 0 ? Status() : put({staged_.get(), size});
+  }
+  Status put(std::span<const std::byte> bytes) {
+    if (Status status = file_.write_at(position_, bytes); !status) return status;
+    position_ += bytes.size();
+    return meter_.add(bytes.size());
+  }
+
+  io::FileWriter& file_;
+  io::ProgressMeter& meter_;
+  std::unique_ptr<std::byte[]> staged_;
+  std::size_t staged_size_ = 0;
+  std::uint64_t position_ = 0;
+};
+
+// Writes the images to their files and finishes each file. Uses at most kDirectThreads threads. Memory: at most 8 MiB
+// if any file is written directly, else at most 1 MiB per thread. Only the calling thread calls progress.
+class ImageWriter {
+ public:
+  ImageWriter(std::span<const Image> images, Files files, const io::Progress& progress)
+      : meter_(progress, total_of(images), 0, {}, std::this_thread::get_id()), jobs_(images.size()) {
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      Job& job = jobs_[i];
+      job.image = &images[i];
+      job.file = &files[i]->file();
+      job.direct = job.file->direct() && images[i].size != 0;
+      job.first = count_;
+      job.remaining = job.direct ? io::Chunks{0, images[i].size}.count() : 1;
+      count_ += job.remaining;
+      any_direct_ = any_direct_ || job.direct;
+    }
+  }
+
+  // Errors: those of FileWriter, cancelled.
+  Status write() {
+    const unsigned threads = any_direct_ ? io::kDirectThreads : std::min(os::usable_processors(), io::kDirectThreads);
+    Status status = os::run_each(count_, threads, [this](std::size_t index) { return run(index); });
+    return status ? meter_.finish() : status;
+  }
+
+ private:
+  struct Job {
+    const Image* image = nullptr;
+    io::FileWriter* file = nullptr;
+    bool direct = false;
+    std::size_t first = 0;                  // index of the file's first task
+    std::atomic<std::size_t> remaining{0};  // tasks
+  };
+
+  static std::uint64_t total_of(std::span<const Image> images) {
+    std::uint64_t total = 0;
+    for (const Image& image : images) total += image.size;
+    return total;
+  }
+
+  // One task per chunk of a file with direct I/O, and one task per other file. The last task of a file finishes it.
+  Status run(std::size_t index) {
+    const auto after = std::partition_point(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.first <= index; });
+    Job& job = *std::prev(after);
+    Status status =
+        job.direct ? write_chunk(job, index - job.first) : BufferedImage(*job.file, meter_).write(job.image->pieces);
+    if (!status) return status;
+    return job.remaining.fetch_sub(1) == 1 ? job.file->finish() : Status();
+  }
+
+  // Finds the first piece of the chunk by binary search, because a file can have millions of pieces.
+  Status write_chunk(const Job& job, std::size_t index) {
+    const std::vector<Piece>& pieces = job.image->pieces;
+    const io::Chunks::Range chunk = io::Chunks{0, job.image->size}[index];
+    const auto first = std::partition_point(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+      return piece.offset + piece.bytes.size() <= chunk.offset;
+    });
+    const auto skipped = static_cast<std::size_t>(chunk.offset - first->offset);
+    Status status =
+        first->bytes.size() - skipped >= chunk.size
+            ? job.file->write_chunk(chunk.offset, first->bytes.subspan(skipped, chunk.size), bounce_buffers_)
+            : write_gathered(*job.file, chunk, &*first);
+    return status ? meter_.add(chunk.size) : status;
+  }
+
+  Status write_gathered(io::FileWriter& file, const io::Chunks::Range& chunk, const Piece* piece) {
+    const Result<io::BounceBufferPool::Lease> buffer = bounce_buffers_.take();
+    if (!buffer) return buffer.error();
+    std::byte* const bytes = buffer->at(chunk.offset);
+    for (std::size_t done = 0; done < chunk.size; ++piece) {
+      const auto skipped = static_cast<std::size_t>(chunk.offset + done - piece->offset);
+      const std::size_t size = std::min(chunk.size - done, piece->bytes.size() - skipped);
+      std::memcpy(bytes + done, piece->bytes.data() + skipped, size);
+      done += size;
+    }
+    return file.write_chunk(chunk.offset, {bytes, chunk.size}, bounce_buffers_);
+  }
+
+  io::ProgressMeter meter_;
+  io::BounceBufferPool bounce_buffers_;
+  std::vector<Job> jobs_;
+  std::size_t count_ = 0;
+  bool any_direct_ = false;
+};
+
+// The header must have all tensors. head: of this header. Errors: data_length, size_overflow.
+Result<Image> make_image(const Header& header, std::string head, std::span<const TensorData> tensors) {
+  const Result<std::uint64_t> size = file_size(head.size(), header.data_bytes());
+  if (!size) return size.error();
+  Image image{.head = std::make_shared<const std::string>(std::move(head)), .pieces = {}, .size = *size};
+  image.pieces.reserve(tensors.size() + 1);
+  image.pieces.push_back({0, bytes_of(*image.head)});
+  for (const TensorData& tensor : tensors) {
+    if (!tensor.bytes.empty())
+      image.pieces.push_back({image.head->size() + header.find(tensor.name)->begin, tensor.bytes});
+  }
+  std::ranges::sort(image.pieces, {}, &Piece::offset);
+  return image;
+}
+
+Status check_lengths(const Header& header, std::span<const TensorData> tensors) {
+  for (const TensorData& tensor : tensors) {
+    if (Status status = check_length(*header.find(tensor.name), tensor.bytes.size()); !status) return status;
+  }
+  return {};
+}
+
+Result<format::BuiltHeader> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                                    const LayoutOptions& options) {
+  HeaderBuilder builder;
+  for (const TensorData& tensor : tensors) {
+    if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
+  }
+  if (metadata) {
+    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
+  }
+  for (const auto& [key, value] : metadata ? *metadata : MetadataPairs()) {
     if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
   }
-  Result<Header> header = builder.build(options);
-  if (!header) return header;
+  return format::build_header(builder, options);
+}
+
+Result<Image> make_image(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                         const LayoutOptions& options) {
+  const Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
+  if (!built) return built.error();
+  if (Status status = check_lengths(built->header, tensors); !status) return std::move(status).error();
+  Result<std::string> head = file_head(built->text);
+  if (!head) return std::move(head).error();
+  return make_image(built->header, *std::move(head), tensors);
+}
+
+bool are_in_memory(Tensors tensors) {
+  return std::ranges::all_of(tensors, [](const NamedTensor& tensor) { return tensor.tensor() == nullptr; });
+}
+
+TensorData data_of(const NamedTensor& tensor) {
+  return {tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()};
+}
+
+// `Output` is a Writer or a CheckpointWriter. header_of: returns the header with a tensor. make: returns the Output.
+template <class HeaderOf, class Make>
+Status save_mixed(Tensors tensors, const HeaderOf& header_of, const Make& make) {
   for (const NamedTensor& tensor : tensors) {
     if (tensor.tensor() != nullptr) continue;
-    Status status = check_length(*header->find(tensor.name()), tensor.bytes().size());
-    if (!status) return std::move(status).error();
+    Status status = check_length(*header_of(tensor.name()).find(tensor.name()), tensor.bytes().size());
+    if (!status) return status;
   }
-  return header;
-}
-
-// Writes tensors in memory with several threads.
-Status save_memory(PathView path, std::span<const NamedTensor> tensors, const MetadataPairs& metadata,
-                   const WriteOptions& options, const LayoutOptions& layout_options) {
-  std::vector<TensorData> data;
-  data.reserve(tensors.size());
-  for (const NamedTensor& tensor : tensors)
-    data.push_back({tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()});
-  const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
-  return save(path, data, pairs, options, layout_options);
-}
-
-Status save_mixed(std::string_view path, std::span<const NamedTensor> tensors, const Header& header,
-                  const WriteOptions& options) {
-  Result<Writer> writer = Writer::create(path, header, options);
+  auto writer = make();
   if (!writer) return std::move(writer).error();
   for (const NamedTensor& tensor : tensors) {
     Status status = tensor.tensor() != nullptr ? writer->copy(tensor.name(), *tensor.tensor())
@@ -56,13 +258,106 @@ Status save_mixed(std::string_view path, std::span<const NamedTensor> tensors, c
   return writer->commit();
 }
 
-Status save_all(PathView path, std::span<const NamedTensor> tensors, const MetadataPairs& metadata,
-                const WriteOptions& options, const LayoutOptions& layout_options) {
-  if (std::ranges::all_of(tensors, [](const NamedTensor& tensor) { return tensor.tensor() == nullptr; }))
-    return save_memory(path, tensors, metadata, options, layout_options);
-  const Result<Header> header = make_header(tensors, metadata, layout_options);
-  if (!header) return header.error();
-  return save_mixed(path, tensors, *header, options);
+Status save_memory(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                   const WriteOptions& options, const LayoutOptions& layout_options) {
+  const Result<Image> image = make_image(tensors, metadata, layout_options);
+  if (!image) return image.error();
+  const Result<std::unique_ptr<io::AtomicFile>> file =
+      io::AtomicFile::create(path, image->size, to_atomic_file_options(options));
+  if (!file) return file.error();
+  Status status = ImageWriter({&*image, 1}, {&*file, 1}, options.progress).write();
+  return status ? (*file)->commit() : status;
+}
+
+Status save_file(PathView path, Tensors tensors, const MetadataPairs& metadata, const WriteOptions& options,
+                 const LayoutOptions& layout_options) {
+  std::vector<TensorData> data;
+  data.reserve(tensors.size());
+  for (const NamedTensor& tensor : tensors) data.push_back(data_of(tensor));
+  const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
+  if (are_in_memory(tensors)) return save_memory(path, data, pairs, options, layout_options);
+  const Result<format::BuiltHeader> built = lay_out(data, pairs, layout_options);
+  if (!built) return built.error();
+  return save_mixed(
+      tensors, [&](std::string_view) -> const Header& { return built->header; },
+      [&] { return Writer::create(path, built->header, options); });
+}
+
+// The tensors must be those of the layout.
+Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
+  std::set<std::string_view> seen;
+  for (const NamedTensor& tensor : tensors) {
+    const std::string name = base::tensor_named(tensor.name());
+    const std::optional<std::size_t> file = layout.file_of(tensor.name());
+    if (!file) return base::make_error(Errc::not_found, "no " + name + " in the layout");
+    if (!seen.insert(tensor.name()).second) return base::make_error(Errc::duplicate_name, name + " is given twice");
+    const TensorInfo& planned = *layout.files()[*file].header.find(tensor.name());
+    if (planned.dtype != tensor.dtype())
+      return base::make_error(Errc::dtype_mismatch, name + ": is " + std::string(to_string(tensor.dtype())) +
+                                                        ", in the layout " + std::string(to_string(planned.dtype)));
+    if (!std::ranges::equal(planned.shape, tensor.shape()))
+      return base::make_error(Errc::shape_mismatch, name + ": has shape " + to_string(tensor.shape()) +
+                                                        ", in the layout " + to_string(planned.shape));
+  }
+  for (const CheckpointFile& file : layout.files()) {
+    for (const TensorInfo& planned : file.header.tensors()) {
+      if (!seen.contains(planned.name))
+        return base::make_error(Errc::incomplete_write, base::tensor_named(planned.name) + " of the layout is missing");
+    }
+  }
+  return {};
+}
+
+// The image of each file. The tensors must be in memory.
+Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& layout) {
+  std::vector<std::vector<TensorData>> data(layout.files().size());
+  for (const NamedTensor& tensor : tensors) data[*layout.file_of(tensor.name())].push_back(data_of(tensor));
+  std::vector<Image> images;
+  images.reserve(data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    const Header& header = layout.files()[i].header;
+    if (Status status = check_lengths(header, data[i]); !status) return std::move(status).error();
+    Result<std::string> head = head_of(header);
+    if (!head) return std::move(head).error();
+    Result<Image> image = make_image(header, *std::move(head), data[i]);
+    if (!image) return std::move(image).error();
+    images.push_back(*std::move(image));
+  }
+  return images;
+}
+
+Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayout& layout,
+                   const CheckpointWriteOptions& options) {
+  const Result<std::vector<Image>> images = make_images(tensors, layout);
+  if (!images) return images.error();
+  Result<std::unique_ptr<CheckpointFolder>> folder = CheckpointFolder::open(path, layout, options);
+  if (!folder) return std::move(folder).error();
+  std::vector<std::unique_ptr<io::AtomicFile>> files;
+  for (std::size_t i = 0; i < images->size(); ++i) {
+    auto file = (*folder)->create_file(i, (*images)[i].size);
+    if (!file) return std::move(file).error();
+    files.push_back(std::move(*file));
+  }
+  if (Status status = ImageWriter(*images, files, options.write.progress).write(); !status) return status;
+  return (*folder)->commit(files);
+}
+
+Status save_model(PathView folder, Tensors tensors, const CheckpointLayout& layout,
+                  const CheckpointWriteOptions& options) {
+  if (are_in_memory(tensors)) return save_memory(folder, tensors, layout, options);
+  return save_mixed(
+      tensors, [&](std::string_view name) -> const Header& { return layout.files()[*layout.file_of(name)].header; },
+      [&] { return CheckpointWriter::create(folder, layout, options); });
+}
+
+// Calls save(), and gives its error the path if it has none.
+template <class Save>
+Status with_path(PathView path, const Save& save) noexcept {
+  return base::guarded([&]() -> Status {
+    Status status = save();
+    if (status) return status;
+    return base::with_path(std::move(status).error(), path);
+  });
 }
 
 }  // namespace
@@ -70,12 +365,61 @@ Status save_all(PathView path, std::span<const NamedTensor> tensors, const Metad
 
 inline namespace v0 {
 
+Result<Header> layout(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                      const LayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Header> {
+    Result<format::BuiltHeader> built = write::lay_out(tensors, metadata, options);
+    if (!built) return std::move(built).error();
+    if (Status status = write::check_lengths(built->header, tensors); !status) return std::move(status).error();
+    return std::move(built->header);
+  });
+}
+
+Result<Serialized> serialize(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                             const LayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Serialized> {
+    const Result<write::Image> image = write::make_image(tensors, metadata, options);
+    if (!image) return image.error();
+    Serialized result;
+    if (image->size <= std::numeric_limits<std::ptrdiff_t>::max() && os::fits_in_machine(image->size)) {
+      result.size = static_cast<std::size_t>(image->size);
+      result.data.reset(new (std::nothrow) std::byte[result.size]);
+    }
+    if (!result.data)
+      return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
+    for (const write::Piece& piece : image->pieces)
+      std::memcpy(result.data.get() + piece.offset, piece.bytes.data(), piece.bytes.size());
+    return result;
+  });
+}
+
+Status save(PathView path, Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+            const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
+  return base::guarded([&] { return write::save_memory(path, tensors, metadata, options, layout_options); });
+}
+
 Status save(PathView path, Span<const NamedTensor> tensors, const MetadataPairs& metadata, const WriteOptions& options,
             const LayoutOptions& layout_options) noexcept {
-  return base::guarded([&]() -> Status {
-    Status status = write::save_all(path, tensors, metadata, options, layout_options);
-    if (status) return status;
-    return base::with_path(std::move(status).error(), path);
+  return write::with_path(path, [&] { return write::save_file(path, tensors, metadata, options, layout_options); });
+}
+
+Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayoutOptions& layout,
+                       const CheckpointWriteOptions& options) noexcept {
+  return write::with_path(folder, [&]() -> Status {
+    std::vector<CheckpointTensor> described;
+    described.reserve(tensors.size());
+    for (const NamedTensor& tensor : tensors)
+      described.push_back({.name = tensor.name(), .dtype = tensor.dtype(), .shape = tensor.shape()});
+    const Result<CheckpointLayout> made = CheckpointLayout::make(described, layout);
+    return made ? write::save_model(folder, tensors, *made, options) : Status(made.error());
+  });
+}
+
+Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayout& layout,
+                       const CheckpointWriteOptions& options) noexcept {
+  return write::with_path(folder, [&]() -> Status {
+    Status status = write::check_tensors(tensors, layout);
+    return status ? write::save_model(folder, tensors, layout, options) : status;
   });
 }
 

@@ -1,13 +1,24 @@
 // Writes a file of tensors in several calls. A RangeSet records the ranges written. With it, write() refuses to write a
 // byte twice, and check_complete() finds missing bytes.
+//
+// The temporary file of another process is opened twice. The first descriptor only reads: it compares the head with
+// that of the caller's layout, so that a process with another layout writes nothing. The second one only writes. One
+// descriptor for both would let a network file system fill its cache with whole pages and write them back over bytes of
+// another machine.
 #include "write/tensor_file.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "io/joined_file.h"
+#include "os/descriptor.h"
+#include "os/file_status.h"
+#include "os/open.h"
+#include "os/system_error.h"
 #include "write/file_head.h"
 
 namespace safetensors::write {
@@ -15,6 +26,32 @@ namespace {
 
 std::string range_of(std::uint64_t begin, std::uint64_t end) {
   return "bytes " + std::to_string(begin) + " to " + std::to_string(end);
+}
+
+constexpr std::size_t kCompared = std::size_t{1} << 20;  // bytes compared at a time
+
+Error cannot_open(int error_number, std::string_view path) {
+  return os::system_error(Errc::open_failed, error_number,
+                          error_number == ENOENT
+                              ? "cannot join: the writer that gave the ticket has committed, failed or ended"
+                              : "cannot join: cannot open the temporary file of the writer that gave the ticket",
+                          path);
+}
+
+Status compare_head(int file, std::span<const std::byte> head, std::string_view path) {
+  std::vector<std::byte> found(std::min(head.size(), kCompared));
+  for (std::size_t done = 0; done < head.size();) {
+    const std::size_t size = std::min(found.size(), head.size() - done);
+    const std::ptrdiff_t count = os::retry([&] { return os::real_system().read_at(file, found.data(), size, done); });
+    if (count < 0) return base::with_path(os::read_error(errno, size, done), path);
+    if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
+      return base::make_error(Errc::invalid_argument,
+                              "cannot join: the header of this layout differs from that of the writer that gave the "
+                              "ticket (make the layout from the same arguments in every process)",
+                              path);
+    done += static_cast<std::size_t>(count);
+  }
+  return {};
 }
 
 }  // namespace
@@ -50,20 +87,17 @@ void WriteSession::release(RangeSet& written, ByteRange range) {
   written.release(range);
 }
 
-Result<std::unique_ptr<TensorFile>> TensorFile::create(const FilePlace& place, const Header& header,
-                                                       const FileSize& size, const io::AtomicFileOptions& options,
+Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io::AtomicFile>> file,
+                                                       const Header& header, const FileSize& size,
                                                        WriteSession& session) {
-  auto file = io::AtomicFile::create(place.path, size.file, options, place.shown);
   if (!file) return std::move(file).error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size.head, session));
+  std::unique_ptr<TensorFile> made(new TensorFile(header, (*file)->path(), size.head, session));
   made->file_ = std::move(*file);
   made->file_->file().share_bounce_buffers(session.bounce_buffers);
   Status status = write_head(header, size, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     return made->file_->write_at(offset, bytes);
   });
   if (!status) return std::move(status).error();
-  if (!options.shared) return made;
-  if (status = made->file_->publish(); !status) return std::move(status).error();
   return made;
 }
 
@@ -77,18 +111,40 @@ Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const He
   return made;
 }
 
+Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined(std::string_view head) const {
+  const auto open = [&](int directory, const std::string& name, os::OpenFlags flags) {
+    return os::Descriptor(os::retry([&] { return os::real_system().open_at(directory, name.c_str(), flags, 0); }));
+  };
+  const os::Descriptor folder = open(os::kWorkingDirectory, place_->folder, os::kOpenPathOfDirectory);
+  if (!folder.valid()) return cannot_open(errno, path_);
+  const os::Descriptor reading = open(folder.get(), place_->name, os::OpenFlags::read | os::kDistrust);
+  os::FileStatus expected, opened;
+  if (!reading.valid() || os::status_of(reading.get(), expected) != 0) return cannot_open(errno, path_);
+  if (!expected.is_regular())
+    return error(Errc::not_regular_file, std::string("cannot join: the temporary file is not a regular file but ") +
+                                             os::describe_irregular(expected.kind));
+  if (Status same = compare_head(reading.get(), bytes_of(head), path_); !same) return std::move(same).error();
+
+  os::Descriptor writing = open(folder.get(), place_->name, os::OpenFlags::write | os::kDistrust);
+  if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
+  if (!opened.identity.same_file(expected.identity))
+    return error(Errc::file_changed, "cannot join: the temporary file was replaced by another");
+  auto file = std::make_unique<io::FileWriter>(sync_, path_);
+  file->adopt(writing.release());
+  file->share_bounce_buffers(session_.bounce_buffers);
+  if (data_start_ + header_.data_bytes() >= io::kMinDirectFile) file->open_direct(folder.get(), place_->name.c_str());
+  return file;
+}
+
 Result<io::FileWriter*> TensorFile::output() {
   if (!place_) return &file_->file();
   const std::lock_guard lock(opening_);
   if (!joined_) {
     const Result<std::string> head = head_of(header_);  // not kept: the heads of all files may be large
     if (!head) return head.error();
-    const Result<std::uint64_t> size = file_size(head->size(), header_.data_bytes());
-    if (!size) return size.error();
-    auto opened = io::join_file({place_->folder, place_->name, *size, path_}, bytes_of(*head), sync_);
+    auto opened = open_joined(*head);
     if (!opened) return std::move(opened).error();
     joined_ = std::move(*opened);
-    joined_->share_bounce_buffers(session_.bounce_buffers);
   }
   return joined_.get();
 }

@@ -53,12 +53,6 @@ class WriteSession {
   bool closed_ = false;
 };
 
-// The path of a file, and the path that errors show.
-struct FilePlace {
-  std::string path;
-  std::string shown;
-};
-
 // A temporary file of another process, and the path that errors show.
 struct JoinedPlace {
   std::string folder;
@@ -68,11 +62,10 @@ struct JoinedPlace {
 
 class TensorFile {
  public:
-  // Creates the file and writes its head. size: that of the header. session must outlive it. Errors: those of
+  // Writes the head of a new file. size: that of the header. session must outlive it. Errors: those of
   // Writer::create().
-  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(const FilePlace& place, const Header& header,
-                                                                  const FileSize& size,
-                                                                  const io::AtomicFileOptions& options,
+  [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(Result<std::unique_ptr<io::AtomicFile>> file,
+                                                                  const Header& header, const FileSize& size,
                                                                   WriteSession& session);
   // Writes into a temporary file of another process. The first write opens it, and compares its head with the header.
   // place: the temporary file, and the path that errors show. session must outlive it. Errors: those of size_of().
@@ -115,8 +108,11 @@ class TensorFile {
   // The tensor of a byte of the data. The byte must lie inside of the data.
   const TensorInfo& tensor_at(std::uint64_t byte) const;
   Error overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const;
-  // Returns the file that the bytes go to. If it belongs to another process, opens it. Errors: those of
-  // io::join_file().
+  // Opens the temporary file of another process if it begins with `head`. Never creates, locks or removes a file.
+  // Errors: open_failed, not_regular_file, read_failed, file_changed, invalid_argument (the file begins with other
+  // bytes).
+  Result<std::unique_ptr<io::FileWriter>> open_joined(std::string_view head) const;
+  // Returns the file that the bytes go to. If it belongs to another process, opens it.
   Result<io::FileWriter*> output();
   Error error(Errc code, std::string message) const;
 

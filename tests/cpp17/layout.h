@@ -19,9 +19,9 @@ static constexpr auto kSizes =
     sizes_of<Span<int>, Error, Status, Result<File>, Result<Array>, Shape, Array, TypedView<float>, DimSlice, Slice,
              ResolvedSlice, PathView, TensorInfo, Callback<bool()>, ParseOptions, OpenOptions, File, Tensor, Checkpoint,
              Destination, ReadOptions, char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem,
-             TensorData, NamedTensor, WriteOptions, LayoutOptions, FileContents, Writer, CheckpointTensor,
-             CheckpointLayoutOptions, CheckpointWriteOptions, CheckpointIndex, IndexCheck, RewriteTensor,
-             RewriteOptions, CleanOptions, Temporary, EditOptions, MetadataEdit>();
+             TensorData, NamedTensor, WriteOptions, LayoutOptions, Writer, CheckpointTensor, CheckpointLayoutOptions,
+             CheckpointWriteOptions, CheckpointIndex, IndexCheck, RewriteTensor, RewriteOptions, CleanOptions,
+             Temporary, EditOptions, MetadataEdit>();
 
 // Returns kSizes of layout.cpp.
 Span<const std::size_t> sizes_in_cpp20();

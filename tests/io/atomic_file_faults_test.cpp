@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "io/overwrite.h"
 #include "os/regular_file.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"
@@ -261,84 +260,6 @@ TEST_F(AtomicFileTest, CopiesThroughABufferIfBlocksCannotBeShared) {
   EXPECT_EQ(system.copies, 0);
 }
 
-// Files "0" to "3": old ones in place, new ones finished beside them.
-class ReplaceAll : public AtomicFileTest {
- protected:
-  void make() {
-    files.clear();
-    for (int i = 0; i < 4; ++i) {
-      put(path_of(i), "old");
-      files.push_back(AtomicFile::create(path_of(i), 3, {}, system).value());
-      ASSERT_TRUE(succeeds(files.back()->write_at(0, bytes_of("new"))));
-      ASSERT_TRUE(succeeds(files.back()->file().finish()));
-    }
-  }
-  [[nodiscard]] std::string path_of(int i) const { return directory / std::to_string(i); }
-  // The first so many files are new, the others old, and nothing is beside them.
-  void expect_replaced(int count) {
-    files.clear();
-    for (int i = 0; i < 4; ++i) EXPECT_EQ(contents(path_of(i)), i < count ? "new" : "old") << i;
-    EXPECT_EQ(directory.names(), (Names{"0", "1", "2", "3"}));
-  }
-  std::vector<std::unique_ptr<AtomicFile>> files;
-};
-
-TEST_F(ReplaceAll, CountsReplacedFilesInError) {
-  system.rename_errno = EIO;
-  for (int replaced = 0; replaced < 4; ++replaced) {
-    make();
-    system.renames_before_failure = replaced;
-    const Error error = error_of(io::replace_all(files));
-    EXPECT_EQ(error.code, Errc::replace_failed);
-    EXPECT_EQ(error.os_error, EIO);
-    EXPECT_EQ(error.path, path_of(replaced));
-    const std::string already = "; " + std::to_string(replaced) + " of 4 files were already replaced";
-    EXPECT_EQ(error.message,
-              "cannot put the new file in place: input/output error" + (replaced == 0 ? std::string() : already));
-    expect_replaced(replaced);
-  }
-}
-
-TEST_F(ReplaceAll, TakesBackFilesUnderOtherNames) {
-  system.link_errno = EIO;
-  for (int replaced = 0; replaced < 4; ++replaced) {
-    make();
-    for (int i = 0; i < 4; ++i) files[static_cast<std::size_t>(i)]->rename_target("new" + std::to_string(i));
-    system.links_before_failure = replaced;
-    const Error error = error_of(io::replace_all(files, io::OnFailure::take_back));
-    EXPECT_EQ(error.code, Errc::replace_failed);
-    EXPECT_EQ(error.message, "cannot put the new file in place: input/output error");
-    expect_replaced(0);
-  }
-}
-
-// Another program has taken the name.
-TEST_F(ReplaceAll, NeverReplacesFileOfOtherName) {
-  make();
-  for (int i = 0; i < 4; ++i) files[static_cast<std::size_t>(i)]->rename_target("new" + std::to_string(i));
-  put(directory / "new2", "other");
-  const Error error = error_of(io::replace_all(files, io::OnFailure::take_back));
-  EXPECT_EQ(error.code, Errc::replace_failed);
-  EXPECT_EQ(error.os_error, EEXIST);
-  EXPECT_EQ(contents(directory / "new2"), "other");
-  ASSERT_EQ(::unlink((directory / "new2").c_str()), 0);
-  expect_replaced(0);
-}
-
-TEST_F(ReplaceAll, SyncsDirectoryOnceAtEnd) {
-  make();
-  int syncs = -1;
-  system.before_rename = [&] { syncs = system.directory_syncs; };
-  ASSERT_TRUE(succeeds(io::replace_all(files)));
-  EXPECT_EQ(syncs, 0);
-  EXPECT_EQ(system.directory_syncs, 1);
-  expect_replaced(4);
-  make();
-  system.directory_sync_errno = EIO;
-  EXPECT_EQ(error_of(io::replace_all(files)).code, Errc::replaced_not_durable);
-  expect_replaced(4);
-}
-
 // Fails always, and calls that what it is told to.
 class FailingSource final : public Source {
  public:
@@ -373,49 +294,6 @@ TEST_F(AtomicFileTest, TellsWhichSideOfCopyFailed) {
     ASSERT_TRUE(succeeds(file->copy_at(0, *good, 0, text.size(), &source_failed)));
     EXPECT_FALSE(source_failed);
   }
-}
-
-class Overwrite : public AtomicFileTest {
- protected:
-  void SetUp() override {
-    put(path, "0123456789");
-    identity = os::RegularFile::open(path).value()->identity();
-  }
-  os::FileIdentity identity;
-};
-
-TEST_F(Overwrite, ChangesBytesInPlace) {
-  const ino_t inode = inode_of(path);
-  system.longest_write = 2;
-  system.interruptions = 1;
-  ASSERT_TRUE(succeeds(io::overwrite(path, identity, 3, bytes_of("abc"), Sync::full, system)));
-  EXPECT_EQ(contents(path), "012abc6789");
-  EXPECT_EQ(inode_of(path), inode);
-  EXPECT_EQ(system.file_syncs, 1);
-  EXPECT_EQ(directory.names(), Names{"model"});
-}
-
-TEST_F(Overwrite, SyncsNothingIfNotDurable) {
-  ASSERT_TRUE(succeeds(io::overwrite(path, identity, 0, bytes_of("x"), Sync::none, system)));
-  EXPECT_EQ(system.file_syncs, 0);
-}
-
-TEST_F(Overwrite, RefusesChangedFile) {
-  put(path, "something else");
-  EXPECT_EQ(error_of(io::overwrite(path, identity, 0, bytes_of("x"), Sync::full, system)).code, Errc::file_changed);
-  EXPECT_EQ(contents(path), "something else");
-}
-
-TEST_F(Overwrite, ReportsFailures) {
-  system.file_sync_errno = EIO;
-  EXPECT_EQ(error_of(io::overwrite(path, identity, 0, bytes_of("0"), Sync::full, system)).code, Errc::sync_failed);
-  EXPECT_EQ(system.file_syncs, 1);
-  identity = os::RegularFile::open(path).value()->identity();
-  system.write_errno = EIO;
-  const Error error = error_of(io::overwrite(path, identity, 2, bytes_of("x"), Sync::full, system));
-  EXPECT_EQ(error.code, Errc::write_failed);
-  EXPECT_EQ(error.offset, 2u);
-  EXPECT_EQ(error_of(io::overwrite(directory / "missing", identity, 0, {}, Sync::full, system)).os_error, ENOENT);
 }
 
 }  // namespace

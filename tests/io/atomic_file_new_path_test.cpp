@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "io/temporary.h"
-#include "io/write_images.h"
 #include "os/descriptor.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"

@@ -14,8 +14,6 @@
 #include <mutex>
 #include <thread>
 
-#include "io/clean.h"
-#include "io/overwrite.h"
 #include "io/temporary.h"
 #include "os/descriptor.h"
 #include "os/regular_file.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "io/clean.h"
+#include "io/temporary.h"
 #include "os/descriptor.h"
 #include "support/io_faults.h"
 #include "support/io_support.h"
@@ -161,23 +161,9 @@ TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
   ASSERT_EQ(::mkdir((folder + "/inside").c_str(), 0700), 0);
   put(folder + "/file", "kept");
   const Names names = directory.names();
-  EXPECT_EQ(clean({.recursive = true, .min_age = 0s}), (States{{folder, TemporaryState::failed}}));
+  EXPECT_EQ(clean({.min_age = 0s}), (States{{folder, TemporaryState::failed}}));
   EXPECT_EQ(directory.names(), names);
   EXPECT_EQ(contents(directory / "target"), "kept");
-}
-
-TEST_F(CleanDirectory, DescendsOnlyIfRecursive) {
-  const std::string below = directory / "a/b";
-  ASSERT_TRUE(std::filesystem::create_directories(below));
-  put(below + "/" + kName, "x");
-  put(path, "x");
-  const TemporaryDirectory elsewhere;
-  put(elsewhere / kName, "kept");
-  ASSERT_EQ(::symlink(elsewhere.path().c_str(), (directory / "linked").c_str()), 0);
-  EXPECT_EQ(clean({.dry_run = true}), (States{{path, TemporaryState::stale}}));
-  EXPECT_EQ(clean({.recursive = true}),
-            (States{{path, TemporaryState::removed}, {below + "/" + kName, TemporaryState::removed}}));
-  EXPECT_EQ(contents(elsewhere / kName), "kept");
 }
 
 TEST_F(CleanDirectory, FollowsNamedLinkToDirectory) {

@@ -15,9 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/direct_writer.h"
 #include "io/file_writer.h"
-#include "io/write_images.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/regular_file.h"
@@ -276,31 +274,6 @@ TEST_F(DirectWrite, CopiesAgainAfterTruncation) {
   ASSERT_TRUE(succeeds(file->copy_at(0, *source, 0, text.size())));
   ASSERT_TRUE(succeeds(file->commit()));
   EXPECT_TRUE(contents(path) == text);
-}
-
-TEST_F(DirectWrite, WritesImagesWithFourThreads) {
-  std::vector<std::string> texts;
-  std::vector<std::unique_ptr<AtomicFile>> files;
-  std::vector<std::vector<io::Piece>> pieces(6);
-  for (std::size_t i = 0; i < 6; ++i) texts.push_back(noise(i * kMiB + i * 4099 + 10, i));
-  std::vector<io::Image> images;
-  for (std::size_t i = 0; i < 6; ++i) {
-    files.push_back(AtomicFile::create(path + std::to_string(i), texts[i].size(), {}, system).value());
-    for (std::size_t at = 0, step = 1; at < texts[i].size(); at += step, step = step * 3 + 1) {
-      step = std::min(step, texts[i].size() - at);
-      pieces[i].push_back({at, bytes_of(texts[i]).subspan(at, step)});
-    }
-    images.push_back({&files[i]->file(), pieces[i], texts[i].size()});
-  }
-  ASSERT_TRUE(succeeds(io::write_images(images, nullptr)));
-  EXPECT_EQ(system.file_syncs, 6);
-  EXPECT_LE(system.writers.size(), 4u);
-  EXPECT_EQ(system.renames, 0);
-  for (std::size_t i = 0; i < 6; ++i) {
-    ASSERT_TRUE(succeeds(files[i]->commit()));
-    EXPECT_TRUE(contents(path + std::to_string(i)) == texts[i]);
-  }
-  EXPECT_EQ(system.file_syncs, 6);
 }
 
 // With write_in_random_pieces, whatever file system dir is on.

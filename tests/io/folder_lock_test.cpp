@@ -1,5 +1,5 @@
 // FolderLock: one writer at a time, and no wait for a lock that is gone.
-#include "io/folder_lock.h"
+#include "io/temporary.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

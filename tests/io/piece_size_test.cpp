@@ -1,5 +1,5 @@
 // The size of writes to the page cache, from times that the tests make up.
-#include "io/piece_size.h"
+#include "io/file_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -60,27 +60,6 @@ TEST_F(Directory, ListsVisibleEntries) {
   EXPECT_EQ(test::error_of(list_directory(at("file"))).os_error, ENOTDIR);
 }
 
-TEST_F(Directory, StreamReadsEachNameOnce) {
-  const int opened = open_at(kWorkingDirectory, at("d1").c_str(), kOpenDirectory);
-  DirectoryStream stream(opened);
-  ASSERT_TRUE(stream.valid());
-  EXPECT_EQ(stream.descriptor(), opened);
-  Names names;
-  while (const char* const name = stream.next()) names.emplace_back(name);
-  EXPECT_EQ(errno, 0);
-  std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (Names{".", "..", ".c", "a", "b"}));
-}
-
-TEST_F(Directory, StreamRefusesFile) {
-  EXPECT_FALSE(DirectoryStream(at("none").c_str()).valid());
-  EXPECT_EQ(errno, ENOENT);
-  const Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
-  EXPECT_FALSE(DirectoryStream(file.get()).valid());
-  EXPECT_EQ(errno, ENOTDIR);
-  EXPECT_EQ(::close(::dup(file.get())), 0);  // the descriptor is still open
-}
-
 TEST_F(Directory, FindsOpenFiles) {
   const Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
   FileStatus expected;

@@ -137,9 +137,15 @@ class ProcessesTest : public testing::Test {
     for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
     return letters;
   }
+  // Removes what killed writers left, beside the folder of the model and in it.
+  std::vector<Temporary> clean_all() const {
+    std::vector<Temporary> found = clean_directory(directory_.path()).value();
+    if (const auto inside = clean_directory(folder_)) found.insert(found.end(), inside->begin(), inside->end());
+    return found;
+  }
   // Removes what killed writers left. Returns the number of things removed, and expects that nothing else is there.
   std::size_t clean() const {
-    const std::vector<Temporary> found = clean_directory(directory_.path(), {.recursive = true}).value();
+    const std::vector<Temporary> found = clean_all();
     for (const Temporary& each : found) EXPECT_EQ(each.state, TemporaryState::removed) << each.path;
     expect_no_temporary();
     return found.size();

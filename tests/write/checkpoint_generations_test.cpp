@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/folder_lock.h"
+#include "io/temporary.h"
 #include "os/descriptor.h"
 #include "support/checkpoint_writer_support.h"
 
@@ -142,6 +142,26 @@ TEST_F(CheckpointGenerations, GivesModeOfOldGeneration) {
   save(2, 'c');
   EXPECT_EQ(mode("m-gen00003-00002-of-00002.safetensors"), 0640U);
   EXPECT_EQ(mode("m.safetensors.index.json"), 0600U);
+}
+
+// A model that others may not read stays so in another number of files.
+TEST_F(CheckpointGenerations, GivesModeOfOldModelToOtherFiles) {
+  const auto expect_private = [&] {
+    for (const std::string& name : files()) {
+      if (name.ends_with(".json")) continue;
+      struct stat found {};
+      EXPECT_EQ(::stat((folder_ + "/" + name).c_str(), &found), 0) << name;
+      EXPECT_EQ(found.st_mode & 0777U, 0600U) << name;
+    }
+  };
+  save(1, 'a');
+  ASSERT_EQ(::chmod((folder_ + "/m.safetensors").c_str(), 0600), 0);
+  save(3, 'b');
+  expect_private();
+  ASSERT_EQ(::chmod((folder_ + "/" + files()[1]).c_str(), 0644), 0);
+  save(2, 'c', 2);
+  EXPECT_EQ(files(), Names{"m.safetensors"});
+  expect_private();
 }
 
 // Readers of the index would see parts of two models if the new file took the name that the index has.

@@ -35,7 +35,8 @@ TEST_F(CheckpointWriterTest, ShowsNewFolderAtOnce) {
   EXPECT_EQ(model(), "3 aaa");
   const CheckpointLayout layout = layout_of(3);
   EXPECT_EQ(contents(folder_ + "/m.safetensors.index.json"), layout.index_text());
-  EXPECT_EQ(Checkpoint::open(folder_).value().index_metadata(), R"({"total_size":12})");
+  const Checkpoint written = Checkpoint::open(folder_).value();
+  EXPECT_EQ(written.index_metadata(), R"({"total_size":12})");
 }
 
 TEST_F(CheckpointWriterTest, WritesOneFileWithoutIndex) {
@@ -365,7 +366,7 @@ TEST_F(CheckpointWriterTest, LeavesFolderThatCleanRemoves) {
   EXPECT_EQ(result_of(child), 1000 + SIGKILL);
   ASSERT_EQ(beside().size(), 2U);
   put(directory_ / beside()[beside()[0] == own ? 1 : 0] + "/left.safetensors", "12345");
-  const std::vector<Temporary> found = clean_directory(directory_.path(), {.recursive = true}).value();
+  const std::vector<Temporary> found = clean_directory(directory_.path()).value();
   ASSERT_EQ(found.size(), 2U);
   std::vector<std::pair<TemporaryState, std::uint64_t>> states;
   for (const Temporary& temporary : found) states.emplace_back(temporary.state, temporary.size);
@@ -387,6 +388,34 @@ TEST_F(CheckpointWriterTest, SavesTensorsInMemory) {
   EXPECT_EQ(model.index_metadata(), R"({"total_size":40})");
   if (!kBigEndian) {
     EXPECT_EQ(model.get<float>("w", {2, 3}).value()(1, 2), 5.0F);
+  }
+}
+
+// Large files bypass the page cache, small tensors are gathered, and only this thread reports.
+TEST_F(CheckpointWriterTest, SavesLargeTensorsWithSeveralThreads) {
+  std::vector<std::string> bytes;
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < 6; ++i) bytes.push_back(noise(i * 3'000'000 + 1000 * i + 17, i));
+  for (std::size_t i = 0; i < 6; ++i)
+    tensors.emplace_back(TensorData{"t" + std::to_string(i), Dtype::U8, Shape{bytes[i].size()}, bytes_of(bytes[i])});
+  for (const Durability durability : {Durability::none, Durability::file, Durability::full}) {
+    const auto self = std::this_thread::get_id();
+    std::uint64_t reported = 0, size = 0;
+    CheckpointWriteOptions options{.write = {.durability = durability}};
+    options.write.progress = [&](std::uint64_t done, std::uint64_t total) {
+      EXPECT_EQ(std::this_thread::get_id(), self);
+      EXPECT_GE(done, reported);
+      reported = done;
+      size = total;
+      return true;
+    };
+    ASSERT_TRUE(succeeds(save_checkpoint(folder_, tensors, {.max_shard_size = 9'000'000}, options)));
+    EXPECT_EQ(reported, size);
+    const Checkpoint model = Checkpoint::open(folder_).value();
+    std::uint64_t sum = 0;
+    for (const File& file : model.files()) sum += file.header().file_bytes();
+    EXPECT_EQ(size, sum);
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(read_text(model.tensor("t" + std::to_string(i))) == bytes[i]) << i;
   }
 }
 

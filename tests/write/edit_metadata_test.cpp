@@ -10,7 +10,6 @@
 #include <functional>
 #include <optional>
 
-#include "io/overwrite.h"
 #include "os/regular_file.h"
 #include "support/io_support.h"
 
@@ -195,55 +194,21 @@ TEST_F(EditMetadata, FollowsLinkAndKeepsMode) {
   EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
 }
 
-class CheckUnchanged : public EditMetadata {
- protected:
-  os::FileIdentity identity() const { return os::RegularFile::open(path).value()->identity(); }
-};
-
-TEST_F(CheckUnchanged, DetectsChangesAndReplacements) {
-  put(path, "old");
-  const os::FileIdentity before = identity();
-  EXPECT_TRUE(succeeds(io::check_unchanged(path, before)));
-  const std::string message = "file was changed or replaced while it was being edited";
-  const auto expect_changed = [&] {
-    const Error error = error_of(io::check_unchanged(path, before));
-    EXPECT_EQ(error.code, Errc::file_changed);
+// The path is asked again before the new file replaces the old one.
+TEST_F(EditMetadata, ReportsLostPath) {
+  for (const bool loops : {false, true}) {
+    ::unlink(path.c_str());
+    put(path, expected(std::nullopt));
+    EditOptions options;
+    options.write.progress = [&](std::uint64_t, std::uint64_t) {
+      ::unlink(path.c_str());
+      return !loops || ::symlink("model", path.c_str()) == 0 || errno == EEXIST;
+    };
+    const Error error = error_of(edit_metadata(path, {{"k", "v"}}, options));
     EXPECT_EQ(error.path, path);
-    EXPECT_EQ(error.message, message);
-  };
-  put(path, "longer");
-  expect_changed();
-  ASSERT_EQ(::unlink(path.c_str()), 0);
-  expect_changed();
-  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
-  expect_changed();
-}
-
-TEST_F(CheckUnchanged, ReportsErrnoOfFailedOpen) {
-  const std::string folder = directory / "folder";
-  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
-  ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
-  put(folder + "/model", "old");
-  put(path, "old");
-  const os::FileIdentity before = os::RegularFile::open(folder + "/model").value()->identity();
-  ASSERT_EQ(::symlink("loop", (directory / "loop").c_str()), 0);
-  const auto expect_number = [&](const std::string& at, int number) {
-    const Error error = error_of(io::check_unchanged(at, before));
-    EXPECT_EQ(error.code, Errc::open_failed) << error.to_string();
-    EXPECT_EQ(error.os_error, number);
-    EXPECT_EQ(error.path, at);
-  };
-  expect_number(directory / "loop", ELOOP);
-  expect_number(directory / std::string(300, 'n'), ENAMETOOLONG);
-  // Root may search any folder, so the question is put as somebody else.
-  ASSERT_EQ(::chmod(folder.c_str(), 0), 0);
-  EXPECT_EQ(in_child([&] {
-              if (::geteuid() == 0 && ::setuid(65534) != 0) return false;
-              const Status status = io::check_unchanged(folder + "/model", before);
-              return !status && status.error().code == Errc::open_failed && status.error().os_error == EACCES;
-            }),
-            0);
-  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+    EXPECT_EQ(error.code, loops ? Errc::open_failed : Errc::file_changed);
+    EXPECT_EQ(error.os_error, loops ? ELOOP : 0);
+  }
 }
 
 // However few descriptors there are, the error is that there are no more: nothing was changed.

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "io/folder_lock.h"
+#include "io/temporary.h"
 #include "os/descriptor.h"
 #include "support/checkpoint_writer_support.h"
 #include "support/traced_child.h"

@@ -87,6 +87,20 @@ TEST_F(RewriteTest, FindsOldFilesThatTheInputDoesNotCover) {
       << part.error().message;
 }
 
+// Nobody can move 40 files of which an error names 3.
+TEST_F(RewriteTest, NamesManyOldFilesByTheirPattern) {
+  const std::string folder = directory_ / "";
+  for (int i = 1; i <= 5; ++i)
+    put(folder + "m-0000" + std::to_string(i) + "-of-00005.safetensors",
+        u8_file({{"t" + std::to_string(i), std::to_string(i)}}));
+  put(folder + "m.safetensors", u8_file({{"other", "2"}}));
+  const Checkpoint in = open("m-00003-of-00005.safetensors");
+  const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true, .stem = "m"}).value();
+  const Error error = rewrite.check_old_files(folder, in).error();
+  EXPECT_EQ(error.message.substr(0, error.message.find(", whose")),
+            "the new model would remove or replace `m-*-of-00005.safetensors` (4 files), `m.safetensors`");
+}
+
 TEST_F(RewriteTest, FindsOldTensorsThatTheIndexLacks) {
   const std::string folder = directory_ / "";
   put(folder + "model.safetensors", u8_file({{"a", "1"}}));

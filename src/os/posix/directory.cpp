@@ -6,32 +6,21 @@
 
 #include <cerrno>
 #include <climits>
+#include <memory>
 
 namespace safetensors::os {
-namespace {
 
-DIR* stream_of(void* handle) noexcept {
-  return static_cast<DIR*>(handle);
-}
-
-}  // namespace
-
-DirectoryStream::DirectoryStream(int descriptor) noexcept : handle_(::fdopendir(descriptor)) {}
-
-DirectoryStream::DirectoryStream(const char* path) noexcept : handle_(::opendir(path)) {}
-
-DirectoryStream::~DirectoryStream() {
-  if (handle_ != nullptr) ::closedir(stream_of(handle_));
-}
-
-int DirectoryStream::descriptor() const noexcept {
-  return ::dirfd(stream_of(handle_));
-}
-
-const char* DirectoryStream::next() noexcept {
-  errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
-  const dirent* const entry = ::readdir(stream_of(handle_));
-  return entry == nullptr ? nullptr : entry->d_name;
+int visit_names(Descriptor directory, const std::function<bool(std::string_view)>& visit, bool& begun) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory.get()), ::closedir);
+  if (!stream) return errno;
+  (void)directory.release();
+  begun = true;
+  for (;;) {
+    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
+    const dirent* const entry = ::readdir(stream.get());
+    if (entry == nullptr) return errno;
+    if (!visit(entry->d_name)) return 0;
+  }
 }
 
 int read_link_at(int directory, const char* name, std::string& target) {

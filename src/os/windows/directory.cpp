@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "os/descriptor.h"
 #include "os/file_status.h"
 #include "os/open.h"
 #include "os/system_error.h"
@@ -20,46 +21,6 @@
 
 namespace safetensors::os {
 namespace {
-
-struct Listing {
-  int descriptor = -1;
-  HANDLE search = INVALID_HANDLE_VALUE;
-  WIN32_FIND_DATAW entry{};
-  bool first = true;
-  std::string name;
-
-  ~Listing() {
-    if (search != INVALID_HANDLE_VALUE) (void)::FindClose(search);
-    if (descriptor >= 0) (void)windows::close_descriptor(descriptor);
-  }
-};
-
-Listing* listing_of(void* handle) noexcept {
-  return static_cast<Listing*>(handle);
-}
-
-// Begins to list an open directory. After a failure, the caller still owns the descriptor.
-void* begin(int descriptor) noexcept {
-  try {
-    const HANDLE handle = windows::handle_of(descriptor);
-    if (handle == INVALID_HANDLE_VALUE) return nullptr;
-    std::wstring folder = windows::path_of(handle);
-    if (folder.empty()) return nullptr;
-    if (folder.ends_with(L'\\')) folder.pop_back();  // the root of a volume
-    auto listing = std::make_unique<Listing>();
-    listing->search = ::FindFirstFileExW((folder + L"\\*").c_str(), FindExInfoBasic, &listing->entry,
-                                         FindExSearchNameMatch, nullptr, FIND_FIRST_EX_LARGE_FETCH);
-    if (listing->search == INVALID_HANDLE_VALUE && ::GetLastError() != ERROR_FILE_NOT_FOUND) {
-      windows::fail();
-      return nullptr;
-    }
-    listing->descriptor = descriptor;
-    return listing.release();
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-}
 
 // Returns the target in the bytes of a symlink or a mount point. The headers of Windows declare no structure for them.
 // Empty: the bytes are invalid.
@@ -87,43 +48,23 @@ std::wstring target_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-DirectoryStream::DirectoryStream(int descriptor) noexcept : handle_(begin(descriptor)) {}
-
-DirectoryStream::DirectoryStream(const char* path) noexcept : handle_(nullptr) {
-  const int descriptor = open_at(kWorkingDirectory, path, kOpenDirectory);
-  if (descriptor < 0) return;
-  handle_ = begin(descriptor);
-  if (handle_ != nullptr) return;
-  const int error_number = errno;
-  (void)windows::close_descriptor(descriptor);
-  errno = error_number;
-}
-
-DirectoryStream::~DirectoryStream() {
-  delete listing_of(handle_);
-}
-
-int DirectoryStream::descriptor() const noexcept {
-  return listing_of(handle_)->descriptor;
-}
-
-const char* DirectoryStream::next() noexcept {
-  Listing& listing = *listing_of(handle_);
-  errno = 0;
-  if (listing.search == INVALID_HANDLE_VALUE) return nullptr;  // the directory has no entry
-  if (!listing.first && !::FindNextFileW(listing.search, &listing.entry)) {
-    if (::GetLastError() != ERROR_NO_MORE_FILES) windows::fail();
-    return nullptr;
-  }
-  listing.first = false;
-  try {
-    listing.name = windows::to_utf8(listing.entry.cFileName);
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  errno = 0;
-  return listing.name.c_str();
+int visit_names(Descriptor directory, const std::function<bool(std::string_view)>& visit, bool& begun) {
+  std::wstring folder = windows::path_of(windows::handle_of(directory.get()));
+  if (folder.empty()) return errno;
+  if (folder.ends_with(L'\\')) folder.pop_back();  // the root of a volume
+  WIN32_FIND_DATAW entry{};
+  const std::unique_ptr<void, decltype(&::FindClose)> search(
+      ::FindFirstFileExW((folder + L"\\*").c_str(), FindExInfoBasic, &entry, FindExSearchNameMatch, nullptr,
+                         FIND_FIRST_EX_LARGE_FETCH),
+      ::FindClose);
+  bool found = search.get() != INVALID_HANDLE_VALUE;
+  begun = found;
+  while (found && visit(windows::to_utf8(entry.cFileName))) found = ::FindNextFileW(search.get(), &entry) != 0;
+  if (found) return 0;
+  const DWORD error = ::GetLastError();
+  if (error == ERROR_NO_MORE_FILES || error == ERROR_FILE_NOT_FOUND) return 0;  // the last, or a directory without one
+  windows::fail(error);
+  return errno;
 }
 
 int read_link_at(int directory, const char* name, std::string& target) {

@@ -16,8 +16,7 @@ set(left_out
   write/checkpoint_crash_test.cpp     # traces a child, and kills it before each system call
   write/leftovers_test.cpp
   write/processes_crash_test.cpp
-  write/rewrite_crash_test.cpp
-  write/serialize_files_test.cpp)     # attributes of files of Linux
+  write/rewrite_crash_test.cpp)
 set(left_out_c)
 set(left_out_cases)
 # Whole folders: tests/faults replaces system calls of Linux.

@@ -24,8 +24,7 @@ set(left_out
   write/checkpoint_crash_test.cpp     # traces a child, and kills it before each system call
   write/leftovers_test.cpp
   write/processes_crash_test.cpp
-  write/rewrite_crash_test.cpp
-  write/serialize_files_test.cpp)     # attributes of files of Linux
+  write/rewrite_crash_test.cpp)
 # In C:
 set(left_out_c
   c/plan_test.c)                      # truncates a file that is open
@@ -79,7 +78,6 @@ list(APPEND left_out_cases
   AtomicFileTest.FollowsLinksOfDirectory
   NewFile.RefusesPathInUse
   CleanDirectory.RemovesFolderOfKilledWriter
-  CleanDirectory.DescendsOnlyIfRecursive
   CleanDirectory.FollowsNamedLinkToDirectory
   Directory.ReadsLinks
   Directory.TellsKindOfPath
@@ -89,7 +87,7 @@ list(APPEND left_out_cases
   CheckpointProcesses.WriteOnlyIntoTemporaryFiles
   CheckpointWriterTest.ReplacesSymlinks
   EditMetadata.FollowsLinkAndKeepsMode
-  CheckUnchanged.ReportsErrnoOfFailedOpen
+  EditMetadata.ReportsLostPath
   FileTest.ReportsErrnoOfFailedOpen)
 # The test compares permissions, of which Windows has only "read-only".
 list(APPEND left_out_cases
@@ -164,7 +162,6 @@ list(APPEND left_out_cases
   StreamTest.LeavesNoThreadAndNoDescriptor)
 # The error has another text or number: Windows has no ENOTDIR, and its loader gives no name.
 list(APPEND left_out_cases
-  Directory.StreamRefusesFile
   RegularFile.RefusesFileAsDirectory
   DynamicLibrary.NamesFailureOnce
   Cuda.ReportsReasonOfMissingDriver)
