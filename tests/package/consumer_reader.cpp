@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   st::ReadPlan to_device;
   st::Destination destination;
   destination.device = {0, 4096, 24};
-  if (st::Status status = to_device.add(*weight, destination); !status) return fail(status.error());
+  if (st::Status status = to_device.add(*weight, {}, destination); !status) return fail(status.error());
   const st::Result<st::ReadResult> refused = to_device.execute();
   if (refused || refused.error().code != st::Errc::unsupported) return 1;
   return refused.error().message.find("link safetensors::safetensors instead") != std::string::npos ? 0 : 1;
