@@ -101,8 +101,8 @@ class Tensors {
   [[nodiscard]] SAFETENSORS_API Tensor operator[](std::size_t index) const noexcept;
   /// @{
   /// Iterates over the tensors.
-  [[nodiscard]] inline iterator begin() const noexcept;
-  [[nodiscard]] inline iterator end() const noexcept;
+  [[nodiscard]] iterator begin() const noexcept { return {*this, 0}; }
+  [[nodiscard]] iterator end() const noexcept { return {*this, size()}; }
   /// @}
 
  private:
@@ -137,14 +137,22 @@ class TensorSet {
   }
   detail::GiveTheObjectANameFirst names() const&& = delete;
   /// Returns the tensor with this name. Throws Exception if no tensor has this name. tensor() returns a Result instead.
-  [[nodiscard]] Tensor operator[](std::string_view name) const;
+  [[nodiscard]] auto operator[](std::string_view name) const { return set().tensor(name).value(); }
   /// Returns the elements of a tensor as a typed view, without a copy if possible. The view keeps the memory alive.
   /// Errors: not_found, and those of Tensor::get().
   template <class T>
-  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name) const noexcept;
+  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name) const noexcept {
+    auto tensor = set().tensor(name);
+    if (!tensor) return std::move(tensor).error();
+    return tensor->template get<T>();
+  }
   /// Does the same for a tensor that must have this shape. Errors: not_found, and those of Tensor::get().
   template <class T>
-  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name, const Shape& shape) const noexcept;
+  [[nodiscard]] Result<TypedView<const T>> get(std::string_view name, const Shape& shape) const noexcept {
+    auto tensor = set().tensor(name);
+    if (!tensor) return std::move(tensor).error();
+    return tensor->template get<T>(shape);
+  }
 
  private:
   friend class File;
@@ -353,32 +361,6 @@ Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
   if (Status status = read_cast(as_writable_bytes(Span<T>(values)), slice, cast); !status)
     return std::move(status).error();
   return values;
-}
-
-inline Tensors::iterator Tensors::begin() const noexcept {
-  return {*this, 0};
-}
-inline Tensors::iterator Tensors::end() const noexcept {
-  return {*this, size()};
-}
-
-template <class Set>
-Tensor TensorSet<Set>::operator[](std::string_view name) const {
-  return set().tensor(name).value();
-}
-template <class Set>
-template <class T>
-Result<TypedView<const T>> TensorSet<Set>::get(std::string_view name) const noexcept {
-  Result<Tensor> tensor = set().tensor(name);
-  if (!tensor) return std::move(tensor).error();
-  return tensor->template get<T>();
-}
-template <class Set>
-template <class T>
-Result<TypedView<const T>> TensorSet<Set>::get(std::string_view name, const Shape& shape) const noexcept {
-  Result<Tensor> tensor = set().tensor(name);
-  if (!tensor) return std::move(tensor).error();
-  return tensor->template get<T>(shape);
 }
 
 }  // namespace v0

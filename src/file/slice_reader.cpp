@@ -184,7 +184,7 @@ void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
 
 }  // namespace
 
-Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read, io::BounceBuffer& bounce,
+Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTensorBytes& read, io::BounceBuffer& bounce,
                   std::byte* destination, const CheapGaps& cheap) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
   Planner planner(slice, pieces, cheap);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "format/slice/slice.h"
@@ -19,17 +20,9 @@ inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces
 inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; the widest gap that tiny pieces always read
 inline constexpr std::uint64_t kMaxSpan = 1 << 20;  // bytes; read together, so that they stay in the cache of a core
 
-// Reads bytes of a tensor. offset: bytes from the start of the tensor.
-class ReadTensorBytes {
- public:
-  ReadTensorBytes() = default;
-  ReadTensorBytes(const ReadTensorBytes&) = delete;
-  ReadTensorBytes& operator=(const ReadTensorBytes&) = delete;
-  [[nodiscard]] virtual Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept = 0;
-
- protected:
-  ~ReadTensorBytes() = default;
-};
+// Reads bytes of a tensor. offset: bytes from the start of the tensor. Pass std::ref() of a function, so that nothing
+// is allocated.
+using ReadTensorBytes = std::function<Status(std::uint64_t offset, std::span<std::byte> destination)>;
 
 // Pieces [first, first + count) of a slice, see format::piece_count.
 struct PieceRange {
@@ -53,7 +46,7 @@ struct PieceExtent {
 
 // Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
 // std::bad_alloc.
-[[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, ReadTensorBytes& read,
+[[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTensorBytes& read,
                                 io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
 // Does the same for bytes in memory. bytes: the address of the byte at offset `low` of the tensor. They must hold the
 // extent of the pieces.

@@ -17,18 +17,6 @@ namespace {
 
 using detail::FileState;
 
-class TensorBytes final : public ReadTensorBytes {
- public:
-  TensorBytes(const FileState& state, const TensorInfo& tensor) : state_(state), tensor_(tensor) {}
-  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
-    return state_.read(tensor_, tensor_.file_offset + offset, destination);
-  }
-
- private:
-  const FileState& state_;
-  const TensorInfo& tensor_;
-};
-
 Array make_array(const TensorInfo& tensor, Shape shape, std::span<std::byte> bytes, std::shared_ptr<const void> owner,
                  MemoryKind kind) {
   return Array(array_dtype(tensor), std::move(shape), bytes, std::move(owner), kind);
@@ -57,9 +45,11 @@ Status read_part(const FileState& state, const TensorInfo& tensor, const Part& p
     gather_slice(*part.slice, all, memory.bytes.data(), destination.data());
     return {};
   }
-  TensorBytes bytes(state, tensor);
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> bytes) {
+    return state.read(tensor, tensor.file_offset + offset, bytes);
+  };
   io::BounceBuffer bounce;
-  Status status = read_slice(*part.slice, all, bytes, bounce, destination.data());
+  Status status = read_slice(*part.slice, all, std::ref(read), bounce, destination.data());
   if (!status && status.error().code == Errc::out_of_memory) return state.describe(tensor, std::move(status).error());
   return status;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -25,20 +26,6 @@ constexpr std::uint64_t kMaxMap = std::uint64_t{32} << 20;  // bytes; a larger m
 constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as tens of reads
 
 }  // namespace
-
-// Reads bytes of an item's tensor for read_slice().
-class Worker::TensorBytes final : public file::ReadTensorBytes {
- public:
-  TensorBytes(Worker& worker, const Item& item, const Slot& slot) : worker_(worker), item_(item), slot_(slot) {}
-  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
-    return worker_.read(item_, slot_, item_.info().file_offset + offset, destination);
-  }
-
- private:
-  Worker& worker_;
-  const Item& item_;
-  const Slot& slot_;
-};
 
 Status Worker::work(const Job& job) noexcept {
   Status status = base::guarded([&]() -> Status {
@@ -199,9 +186,11 @@ bool Worker::gather_mapped(const Item& item, file::PieceRange pieces, const file
 }
 
 Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
-  TensorBytes bytes(*this, item, slot);
+  const auto read_bytes = [&](std::uint64_t offset, std::span<std::byte> bytes) {
+    return read(item, slot, item.info().file_offset + offset, bytes);
+  };
   const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
-  Status status = file::read_slice(*item.slice, pieces, bytes, gather_bounce_, to.data(), cheap);
+  Status status = file::read_slice(*item.slice, pieces, std::ref(read_bytes), gather_bounce_, to.data(), cheap);
   if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
     return item.file().describe(item.info(), std::move(status).error());
   return status;

@@ -63,7 +63,6 @@ class Worker {
   [[nodiscard]] Status work(const Job& job) noexcept;
 
  private:
-  class TensorBytes;
   Status work_on_host(const Job& job);
   Status work_on_device(const Job& job, device::CopyRing& ring);
   Status range(const Job& job);

@@ -224,25 +224,6 @@ TEST_F(StreamTest, WaitsForReadInDestructor) {
   EXPECT_LE(source->begun(), 4 * 10'240U);  // of those that had just been taken up
 }
 
-TEST_F(StreamTest, RepeatsError) {
-  use(std::vector<std::size_t>(50, kSize));
-  source->fail_from = 4096 + 20 * kSize;
-  Result<Stream> stream = plan.stream({.threads = 3, .memory_limit = 3 * kSize});
-  ASSERT_TRUE(succeeds(stream));
-  std::size_t taken = 0;
-  Result<std::optional<StreamItem>> next = stream->next();
-  for (; next; next = stream->next(), ++taken) ASSERT_TRUE(next->has_value());
-  EXPECT_LE(taken, 20U);
-  const std::string name = next.error().message.substr(0, next.error().message.find(':'));
-  for (int again = 0; again < 3; ++again) {
-    EXPECT_EQ(next.error().code, Errc::read_failed);
-    EXPECT_EQ(next.error().message, name + ": no answer from the server");
-    next = stream->next();
-    ASSERT_FALSE(next);
-  }
-  EXPECT_LE(source->reads().size(), 30U);
-}
-
 TEST_F(StreamTest, IsCancelledByProgress) {
   use(std::vector<std::size_t>(20, kSize));
   const auto self = std::this_thread::get_id();
