@@ -4,7 +4,7 @@
 #include "console.h"
 #include "json_output.h"
 
-#include <safetensors/checkpoint_index.h>
+#include "write/checkpoint_index.h"
 
 #include <string>
 #include <string_view>

@@ -13,8 +13,8 @@
 #include "values/stats.h"
 #include "verify_cache.h"
 
-#include <safetensors/checkpoint_index.h>
 #include <safetensors/clean.h>
+#include "write/checkpoint_index.h"
 
 #include "base/checked.h"
 #include "file/checkpoint_paths.h"

@@ -8,7 +8,7 @@
 #include "new_file.h"
 #include "text/text.h"
 
-#include <safetensors/checkpoint_index.h>
+#include "write/checkpoint_index.h"
 
 #include <algorithm>
 #include <filesystem>

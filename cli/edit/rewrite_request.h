@@ -8,7 +8,7 @@
 #include "json_output.h"
 #include "selection.h"
 
-#include <safetensors/edit.h>
+#include "write/rewrite.h"
 
 #include <functional>
 #include <optional>

@@ -162,12 +162,11 @@ class CheckpointWriter {
   ///
   /// If the new model is one file, an old index with the same stem is removed, because it may hide the new file.
   /// Otherwise an old `stem.safetensors` is removed for this reason, whatever `remove_old_files` is. Other old
-  /// files that cannot be removed are not an error: check_index() finds them. After the error replaced_not_durable, the
-  /// new model is in place, and old files stay.
-  /// Errors: those of Writer::commit(); invalid_argument (the writer has joined); replace_failed (also if the old index
-  /// cannot be removed, if something has appeared at the path of a new folder, or with EWOULDBLOCK if another writer
-  /// has held the lock of the folder for ten minutes). If the index cannot be put in place, the new files are removed
-  /// again.
+  /// files that cannot be removed are not an error: `safetensors verify` finds them. After the error
+  /// replaced_not_durable, the new model is in place, and old files stay. Errors: those of Writer::commit();
+  /// invalid_argument (the writer has joined); replace_failed (also if the old index cannot be removed, if something
+  /// has appeared at the path of a new folder, or with EWOULDBLOCK if another writer has held the lock of the folder
+  /// for ten minutes). If the index cannot be put in place, the new files are removed again.
   [[nodiscard]] SAFETENSORS_API Status commit() noexcept;
 
   /// Returns the names of the files in the folder, in the order of the layout. After commit(), these are the names that

@@ -69,12 +69,10 @@
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
 #include <safetensors/checkpoint.h>
-#include <safetensors/checkpoint_index.h>
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/clean.h>
 #include <safetensors/dtype.h>
-#include <safetensors/edit.h>
 #include <safetensors/element.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>

@@ -1,6 +1,5 @@
 // Writing in C: files and models, whole or in pieces, bytes in memory, and edits of metadata.
 #include <safetensors/checkpoint_writer.h>
-#include <safetensors/edit.h>
 #include <safetensors/save.h>
 #include <safetensors/writer.h>
 

@@ -1,6 +1,6 @@
 // Makes and checks indexes. Only headers are read, one file after the other, and no file stays open. The shards of a
 // model are the files that its index names, and those in the folder that the numbers in their names tell of.
-#include <safetensors/checkpoint_index.h>
+#include "write/checkpoint_index.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // Merges the metadata of several files: a union, with a choice for keys that have several values.
-#include <safetensors/edit.h>
+#include "write/rewrite.h"
 
 #include <utility>
 #include <vector>

@@ -7,7 +7,7 @@
 // A model may have 100,000 small tensors, so a tensor takes 32 bytes here (RewriteItem), and not the 72 bytes of a
 // RewriteTensor. Names that do not change stay in the header of their file. CheckpointLayout asks for one tensor at a
 // time, so there is no second list of them.
-#include <safetensors/edit.h>
+#include "write/rewrite.h"
 
 #include <algorithm>
 #include <compare>

@@ -1,9 +1,9 @@
 // A file whose faults the reader accepted: what writes it again refuses it, or leaves the faults out.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
-#include <safetensors/edit.h>
 #include <safetensors/save.h>
 #include <safetensors/writer.h>
+#include "write/rewrite.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // make_index(), check_index() and write_index(): choices of files, each problem, and errors.
-#include <safetensors/checkpoint_index.h>
+#include "write/checkpoint_index.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>

@@ -1,5 +1,5 @@
 // merge_metadata(): unions, conflicts and absent metadata.
-#include <safetensors/edit.h>
+#include "write/rewrite.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/save.h>

@@ -2,9 +2,9 @@
 // that changes the folder, one after the other. Each time, the same rewrite must work again, and leave nothing else.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
-#include <safetensors/edit.h>
 #include <safetensors/save.h>
 #include <sys/syscall.h>
+#include "write/rewrite.h"
 
 #include <set>
 #include <string>

@@ -1,5 +1,5 @@
 // Rewrite: bytes, order, metadata, files and casts of the output, and the old files after every error.
-#include <safetensors/edit.h>
+#include "write/rewrite.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
