@@ -57,7 +57,7 @@ class Array {
   /// Makes a copy, which shares the memory.
   Array(const Array&) = default;
   /// Moves the memory. After that, `other` has the shape [0] and no bytes.
-  Array(Array&& other) noexcept : Array() { swap(other); }
+  Array(Array&& other) noexcept : dtype_(other.dtype_), memory_(other.memory_) { swap(other); }
   /// Copies or moves the memory of `other`.
   Array& operator=(Array other) noexcept {
     swap(other);
