@@ -1,5 +1,5 @@
-// The table entry of a subcommand. The parser of its options, its help, its usage line and the completions of the shells
-// all come from this entry.
+// The table entry of a subcommand. The parser of its options, its help, its usage line and the completions of the
+// shells all come from this entry.
 #pragma once
 
 #include "console.h"
