@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import glob
-import json
 import os
 import re
 import shlex
@@ -36,6 +35,7 @@ from comparison.used import used
 from comparison.worker import serve
 from comparison.works import WORKS
 
+ROOT = Path(__file__).resolve().parent.parent
 LOAD = os.getloadavg()[0]
 PEERS = [peer for peer in ADAPTERS if peer != "ours"]
 
@@ -52,9 +52,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="do not use the memory of the machine before")
     parser.add_argument("--only", default="", help="pieces of work: " + " ".join(w.name for w in WORKS))
     parser.add_argument("--directory", help="where the files go (a temporary folder of it)")
-    parser.add_argument("--markdown", metavar="FILE")
-    parser.add_argument("--plot", metavar="FILE", help="a picture, .svg or .png; needs matplotlib")
-    parser.add_argument("--json", metavar="FILE", help="all medians")
+    results = ROOT / "bench" / "results" / f"compare-{datetime.date.today()}.csv"
+    parser.add_argument("--csv", metavar="FILE", default=results, help="all results; by default in bench/results")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.chosen = list(filter(None, arguments.only.split(",")))
@@ -71,9 +70,8 @@ def find_limits(given: str | None) -> str | None:
     """Return the program bench/limits."""
     if given:
         return given
-    root = Path(__file__).resolve().parent.parent
-    found = glob.glob(str(root / "build" / "*" / "bench" / "limits"))
-    found += glob.glob(str(root / "build" / "check" / "gcc" / "bench" / "limits"))
+    found = glob.glob(str(ROOT / "build" / "*" / "bench" / "limits"))
+    found += glob.glob(str(ROOT / "build" / "check" / "gcc" / "bench" / "limits"))
     found = [path for path in found if not any(word in path for word in ("asan", "tsan", "fuzz"))]
     return max(found, key=lambda path: Path(path).stat().st_mtime, default=None)
 
@@ -172,17 +170,8 @@ def main() -> None:
             rows = race(races, arguments)
         finally:
             races.stop()
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps([row.told() for row in rows], indent=1))
-    if arguments.markdown:
-        versions = races.versions | {peer: f"({reason})" for peer, reason in (absent | races.failed).items()}
-        Path(arguments.markdown).write_text(report.markdown(rows, told, versions, arguments.rounds))
-    if arguments.plot:
-        title = f"{report.machine()}, {datetime.date.today()}"
-        try:
-            report.plot(rows, arguments.plot, title)
-        except ImportError as error:
-            print(f"no picture: {error}", file=sys.stderr)
+    print("\n" + "\n".join(report.table(rows)))
+    report.write_csv(arguments.csv, rows, told, arguments.rounds)
     for each in report.unsteady(rows):
         print(f"UNSTEADY: {each}", file=sys.stderr)
     if report.unsteady(rows):

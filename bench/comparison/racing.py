@@ -70,14 +70,6 @@ class Row:
     def limit_bytes(self) -> float:
         return self.bytes * self.work.part if isinstance(self.work.part, float) else 0
 
-    def told(self) -> dict[str, Any]:
-        """Return all of it, for JSON."""
-        results = [vars(result) for result in self.results]
-        return {"work": self.work.name, "says": self.says, "limit": self.limit, "limit_seconds": self.limit_seconds} | {
-            "bytes": self.bytes,
-            "results": results,
-        }
-
 
 class Process:
     """A worker of one peer, started when it is needed and again when it has died."""

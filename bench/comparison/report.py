@@ -1,11 +1,11 @@
-"""The table, as text, as Markdown, and as a picture."""
+"""The results as text, as one table, and as CSV."""
 
 from __future__ import annotations
 
+import csv
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
 from .files import MIB, human
 from .racing import Result, Row
@@ -123,122 +123,39 @@ def machine() -> str:
     return f"{os.cpu_count()} cores ({name}), {human(memory)} of memory, Linux {platform.release()}"
 
 
-def _cell(results: list[Result], ours: Result | None) -> str:
-    able = [r for r in results if not r.missing]
-    if not able:
-        return "; ".join(sorted({r.missing for r in results})) or "-"
-    best = min(able, key=lambda r: r.seconds)
-    ratio = f" ({ratio_of(best.seconds / ours.seconds)})" if ours else ""
-    return f"{time_of(best.seconds)}{ratio}"
-
-
-def markdown(rows: list[Row], head: dict[str, str], versions: dict[str, str], rounds: int) -> str:
-    """Return both tables for GitHub: one line a piece of work, then one a contender."""
-    peers = [peer for peer in versions if peer != "ours"]
-    text = [f"{key}: {value}  " for key, value in head.items()] + [""]
-    titles = ["work", "ours", "limit", "of limit", *(f"{peer} {versions[peer]}".strip() for peer in peers)]
-    text += [_line(titles), _line(["---"] * len(titles))]
+def table(rows: list[Row]) -> list[str]:
+    """Return one line per row: our time, the limit, and the fastest peer with its time and that time / ours."""
+    made = [f"{'work':21s} {'ours':>9s} {'limit':>9s} {'of limit':>8s} {'peer':>9s} {'/ ours':>8s}  fastest peer"]
     for row in rows:
         ours = row.first()
-        told = "not in this version"
-        if ours:
-            told = f"**{time_of(ours.seconds)}**" + (f" {ours.variant}" if ours.variant else "")
-            told += f" ({range_of(ours)})" if range_of(ours) else ""
-        fraction = f"{row.limit_seconds / ours.seconds:.2f}" if ours and row.limit_seconds else ""
-        limit = time_of(row.limit_seconds) if row.limit_seconds else row.note
-        cells = [_cell([r for r in row.results if r.peer == peer], ours) for peer in peers]
-        text.append(_line([f"`{row.work.name}` {row.says}", told, limit, fraction, *cells]))
-    text += ["", "In brackets: a peer's time / ours, each peer in its fastest way.", ""]
-    titles = ["work", "who", "time", "lowest to highest", "time / ours", "of limit", "CPU", "peak memory", "bytes read", ""]
-    text += [_line(titles), _line(["---"] * len(titles))]
-    for row in rows:
-        text += _details(row, rounds)
-    missed = [f"`{row.work.name}`: {says}" for row in rows for says, passed in gates(row) if not passed]
-    text += ["", "Wanted and missed:" if missed else "Nothing that was wanted is missed.", ""]
-    text += [f"- {each}" for each in missed]
-    return "\n".join(text).rstrip() + "\n"
-
-
-def _details(row: Row, rounds: int) -> list[str]:
-    name = f"`{row.work.name}`"
-    ours = row.first()
-    made = []
-    if row.limit_seconds:
-        limit = [name, f"limit: {row.limit}", time_of(row.limit_seconds), "", "", ""]
-        made.append(_line([*limit, f"{row.limit_cpu:.3f} s", "", "", ""]))
-    for result in row.results:
-        if result.missing:
-            made.append(_line([name, result.label, result.missing] + [""] * 7))
-            continue
-        ratio = ratio_of(result.seconds / ours.seconds) if ours else ""
-        fraction = f"{row.limit_seconds / result.seconds:.2f}" if row.limit_seconds else ""
-        values = result.values
-        told = [f"{values['cpu']:.3f} s", human(values["peak"]), human(values["read"]), _notes(result, rounds)]
-        made.append(_line([name, result.label, time_of(result.seconds), range_of(result), ratio, fraction, *told]))
+        peers = [result for result in row.results if result.peer != "ours" and not result.missing]
+        best = min(peers, key=lambda result: result.seconds, default=None)
+        cells = [
+            time_of(ours.seconds) if ours else "-",
+            time_of(row.limit_seconds) if row.limit_seconds else "-",
+            f"{row.limit_seconds / ours.seconds:.2f}" if ours and row.limit_seconds else "-",
+            time_of(best.seconds) if best else "-",
+            ratio_of(best.seconds / ours.seconds) if best and ours else "-",
+        ]
+        widths = (9, 9, 8, 9, 8)
+        told = " ".join(f"{cell:>{width}s}" for cell, width in zip(cells, widths))
+        made.append(f"{row.work.name:21s} {told}  {best.label if best else '-':.30s}")
     return made
 
 
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-COLOURS = {
-    "ours": "#000000",
-    "reference": "#d55e00",
-    "reference9": "#e69f00",
-    "fastsafetensors": "#0072b2",
-    "runai": "#56b4e9",
-    "torch": "#cc79a7",
-    "numpy": "#009e73",
-    "h5py": "#8a8a00",
-}
-MARKS = {"ours": "D", "reference": "o", "reference9": "s", "fastsafetensors": "^", "runai": "v", "torch": "P"}
-
-
-def plot(rows: list[Row], path: str, title: str) -> None:
-    """Draw every time as a multiple of ours; needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
-    from matplotlib import pyplot
-
-    shown: list[Row] = [row for row in rows if row.first()]
-    if not shown:
-        raise ValueError("there is nothing of ours to draw")
-    figure, axes = pyplot.subplots(figsize=(11, 1.6 + 0.42 * len(shown)), layout="constrained")
-    named: dict[str, Any] = {}
-    for y, row in enumerate(shown):
-        ours = row.first()
-        assert ours
-        axes.axhline(y, color="#e6e6e6", linewidth=0.8, zorder=0)
-        if row.limit_seconds:
-            x = row.limit_seconds / ours.seconds
-            (mark,) = axes.plot([x, x], [y - 0.36, y + 0.36], color="#cc0000", linewidth=2, zorder=2)
-            named.setdefault("limit", mark)
-        for peer in COLOURS:
-            able = [r for r in row.results if r.peer == peer and not r.missing]
-            if not able:
-                continue
-            best = ours if peer == "ours" else min(able, key=lambda r: r.seconds)
-            mark = MARKS.get(peer, "X")
-            x = best.seconds / ours.seconds
-            named[peer] = axes.scatter(x, y, s=44, color=COLOURS[peer], marker=mark, zorder=3, alpha=0.9)
-        beside: Any = ("axes fraction", "data")
-        told = time_of(ours.seconds)
-        axes.annotate(told, (1.01, y), xycoords=beside, va="center", fontsize=8, annotation_clip=False)
-    axes.axvline(1, color="#000000", linewidth=0.8, zorder=1)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} x")
-    axes.set_yticks(range(len(shown)), [row.says for row in shown], fontsize=8)
-    axes.set_ylim(len(shown) - 0.5, -0.7)
-    axes.set_xlabel("time / ours (log): left of the line is faster than ours; at the right: our time")
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    order = [name for name in ["ours", "limit", *COLOURS] if name in named]
-    order = list(dict.fromkeys(order))
-    marks = [named[name] for name in order]
-    figure.legend(marks, order, loc="outside upper center", ncols=len(order), frameon=False, fontsize=8)
-    axes.set_title(title, fontsize=8, loc="right", color="#666666")
-    figure.savefig(path)
-    pyplot.close(figure)
+def write_csv(path: str, rows: list[Row], head: dict[str, str], rounds: int) -> None:
+    """Write every result: a line per row and contender, below lines that begin with "#" and describe the run."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {key}: {value}\n" for key, value in head.items())
+        lines = csv.writer(file)
+        lines.writerow(("work", "who", "way", "seconds", "lowest", "highest", "cpu", "peak", "read", "note"))
+        for row in rows:
+            if row.limit_seconds:
+                lines.writerow((row.work.name, "limit", row.limit, row.limit_seconds, "", "", row.limit_cpu, "", "", ""))
+            for result in row.results:
+                told = [row.work.name, result.peer, result.variant]
+                if result.missing:
+                    lines.writerow([*told, *[""] * 6, result.missing])
+                    continue
+                values = [result.values[name] for name in ("cpu", "peak", "read")]
+                lines.writerow([*told, result.seconds, result.lowest, result.highest, *values, _notes(result, rounds)])
