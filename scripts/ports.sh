@@ -7,6 +7,8 @@ ports() {
   local tools=$trees/ports/tools
   if [[ ! -x $tools/bin/python ]]; then python3 -m venv "$tools"; fi
   "$tools/bin/python" -m pip install --quiet --disable-pip-version-check ziglang
+  # shellcheck source=scripts/zig.sh
+  . scripts/zig.sh
   fmt_package "$trees/ports/packages"
   port macos_arm port_linked aarch64-macos
   port macos_x86 port_linked x86_64-macos

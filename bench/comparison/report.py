@@ -139,7 +139,7 @@ def table(rows: list[Row]) -> list[str]:
         ]
         widths = (9, 9, 8, 9, 8)
         told = " ".join(f"{cell:>{width}s}" for cell, width in zip(cells, widths))
-        made.append(f"{row.work.name:21s} {told}  {best.label if best else '-':.30s}")
+        made.append(f"{row.work.name:21s} {told}  {best.label if best else '-':.29s}")
     return made
 
 
