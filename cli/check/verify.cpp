@@ -13,7 +13,7 @@
 #include "values/stats.h"
 #include "verify_cache.h"
 
-#include <safetensors/clean.h>
+#include "io/temporary.h"
 #include "write/checkpoint_index.h"
 
 #include "base/checked.h"
@@ -274,7 +274,7 @@ void note_leftovers(const std::string& path, const Report& report) {
                                            ? std::filesystem::path(path)
                                            : std::filesystem::path(path).parent_path();
   Result<std::vector<Temporary>> found =
-      clean_directory(folder.empty() ? std::string(".") : folder.string(), {.dry_run = true});
+      io::clean_directory(folder.empty() ? std::string(".") : folder.string(), {.dry_run = true});
   std::vector<Temporary> left = found ? *std::move(found) : std::vector<Temporary>();
   std::erase_if(left, [](const Temporary& one) { return one.state != TemporaryState::stale; });
   if (report.json != nullptr)

@@ -42,7 +42,7 @@ struct CheckpointWriteOptions {
 ///
 /// If there is nothing at the path of the folder, the files are written in a temporary folder next to it. commit()
 /// renames it, so the whole model appears at once. A crash leaves at most the temporary folder. The next save to this
-/// path removes it, and so does clean_directory().
+/// path removes it.
 ///
 /// In a folder that exists, the rename of the index is the commit: readers that follow the index see the old model
 /// before it and the new model after it, also after a crash at any moment. If an old `stem.safetensors` is there, its
@@ -78,7 +78,7 @@ struct CheckpointWriteOptions {
 ///
 /// Tickets and receipts are short texts. The caller carries them from process to process by any means. Only the creator
 /// puts files in place and removes files. If any process fails or is killed before commit(), the old model stays. The
-/// creator's object removes the temporary files. If the creator is killed, clean_directory() removes them, even while
+/// creator's object removes the temporary files. If the creator is killed, the next save removes them, even while
 /// other processes have them open.
 ///
 /// On one machine, any two processes may write neighbouring bytes. On several machines, the path of the folder must

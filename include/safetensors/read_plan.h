@@ -8,7 +8,6 @@
 #include <safetensors/file.h>
 #include <safetensors/slice.h>
 #include <safetensors/span.h>
-#include <safetensors/time_span.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -279,9 +278,9 @@ class Stream {
   [[nodiscard]] SAFETENSORS_API Result<std::optional<StreamItem>> next() noexcept;
 
   /// Waits until next() can return without waiting: with an item, with an error, or after the last item. Returns false
-  /// if that takes longer than `limit`. A limit of 0 or less does not wait. Takes no item and does not call
+  /// if that takes longer than this number of milliseconds. 0 or less does not wait. Takes no item and does not call
   /// ReadOptions::progress. Call it from any thread.
-  [[nodiscard]] SAFETENSORS_API bool wait_for(TimeSpan limit) const noexcept;
+  [[nodiscard]] SAFETENSORS_API bool wait_for(std::int64_t milliseconds) const noexcept;
 
   /// Stops reading. A waiting next() and all later calls of it return Errc::cancelled. Call it from any thread.
   SAFETENSORS_API void cancel() noexcept;

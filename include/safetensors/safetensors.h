@@ -71,7 +71,6 @@
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
-#include <safetensors/clean.h>
 #include <safetensors/dtype.h>
 #include <safetensors/element.h>
 #include <safetensors/error.h>
@@ -85,7 +84,6 @@
 #include <safetensors/slice.h>
 #include <safetensors/source.h>
 #include <safetensors/span.h>
-#include <safetensors/time_span.h>
 #include <safetensors/typed_view.h>
 #include <safetensors/writer.h>
 #endif

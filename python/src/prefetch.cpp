@@ -123,7 +123,7 @@ class BackgroundLoad {
       }
       waiting_ = true;
       lock.unlock();
-      const bool ready = stream_->wait_for(remaining);
+      const bool ready = stream_->wait_for(remaining.count());
       lock.lock();
       waiting_ = false;
       if (ready) store_next();

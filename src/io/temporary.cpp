@@ -89,7 +89,7 @@ Temporary failed(Temporary found, Error error) {
 }
 
 // The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
-TemporaryState state_of(int file, TimeSpan min_age, os::System& system) {
+TemporaryState state_of(int file, std::chrono::seconds min_age, os::System& system) {
   switch (lock_temporary(file, system)) {
     case TemporaryLock::taken:
       return TemporaryState::stale;
@@ -104,8 +104,7 @@ TemporaryState state_of(int file, TimeSpan min_age, os::System& system) {
   if (status.is_directory()) changed = std::max(changed, contents_of(file).changed);
   // A time can lie in the future: time() lags behind by up to one tick, and a server has its own clock.
   const std::int64_t age = std::max(std::int64_t{std::time(nullptr)} - changed, std::int64_t{0});
-  const std::int64_t least = min_age.milliseconds();
-  return age >= least / 1000 + (least % 1000 > 0 ? 1 : 0) ? TemporaryState::stale : TemporaryState::recent;
+  return age >= min_age.count() ? TemporaryState::stale : TemporaryState::recent;
 }
 
 // Runs while the lock is held, or after the age was checked. The folder of a killed writer holds only files. Returns
@@ -262,12 +261,4 @@ int remove_files(int directory, const std::string& path, os::System& system) {
 }
 
 }  // namespace io
-
-inline namespace v0 {
-
-Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options) noexcept {
-  return io::clean_directory(directory, options);
-}
-
-}  // namespace v0
 }  // namespace safetensors

@@ -214,8 +214,8 @@ Result<std::optional<StreamItem>> Stream::next() noexcept {
   });
 }
 
-bool Stream::wait_for(TimeSpan limit) const noexcept {
-  return !state_ || state_->wait_for(std::chrono::milliseconds(limit.milliseconds()));
+bool Stream::wait_for(std::int64_t milliseconds) const noexcept {
+  return !state_ || state_->wait_for(std::chrono::milliseconds(milliseconds));
 }
 
 void Stream::cancel() noexcept {

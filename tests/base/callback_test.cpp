@@ -1,6 +1,5 @@
-// Tests which functions a Callback takes and owns, and which durations a TimeSpan converts.
+// Tests which functions a Callback takes and owns.
 #include <safetensors/callback.h>
-#include <safetensors/time_span.h>
 
 #include <gtest/gtest.h>
 
@@ -15,7 +14,6 @@
 
 namespace {
 using safetensors::Callback;
-using safetensors::TimeSpan;
 
 int twice(int value) {
   return 2 * value;
@@ -109,29 +107,6 @@ TEST(Callback, ForwardsArguments) {
   int count = 0;
   EXPECT_EQ(append("a", count), "a!");
   EXPECT_EQ(count, 1);
-}
-
-constexpr std::int64_t of(TimeSpan span) {
-  return span.milliseconds();
-}
-
-TEST(TimeSpan, ConvertsDurations) {
-  using namespace std::chrono;
-  static_assert(of(milliseconds(7)) == 7);
-  static_assert(of(seconds(-2)) == -2000);
-  static_assert(of(hours(24)) == of(TimeSpan::hours(24)));
-  static_assert(of(microseconds(1999)) == 2);
-  static_assert(of(microseconds(-1)) == -1);
-  using DoubleMilliseconds = duration<double, std::milli>;
-  EXPECT_EQ(of(DoubleMilliseconds(1e30)), std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(of(duration<unsigned long long, std::milli>::max()), std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(of(DoubleMilliseconds(std::numeric_limits<double>::quiet_NaN())), 0);
-  static_assert(of(duration<double>(0.25)) == 250);
-  EXPECT_EQ(of(milliseconds::max()), std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(of(milliseconds::min()), std::numeric_limits<std::int64_t>::min());
-  EXPECT_EQ(of(seconds::max()), std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(of(hours::min()), std::numeric_limits<std::int64_t>::min());
-  EXPECT_EQ(of(TimeSpan()), 0);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Tests that clean_directory() removes the files that killed writers left, and no other files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <safetensors/clean.h>
 #include <safetensors/writer.h>
 #include <unistd.h>
 
@@ -26,7 +25,7 @@ constexpr const char* kName = ".safetensors-0123456789abcdef.tmp";
 
 class CleanDirectory : public testing::Test {
  protected:
-  States clean(const CleanOptions& options = {}) { return states(clean_directory(directory.path(), options)); }
+  States clean(const CleanOptions& options = {}) { return states(io::clean_directory(directory.path(), options)); }
   States clean_faulty(const CleanOptions& options = {}) {
     return states(io::clean_directory(directory.path(), options, system));
   }
@@ -47,7 +46,7 @@ class CleanDirectory : public testing::Test {
 
 TEST_F(CleanDirectory, RemovesUnusedTemporaries) {
   put(path, "four");
-  const Result<std::vector<Temporary>> looked = clean_directory(directory.path(), {.dry_run = true});
+  const Result<std::vector<Temporary>> looked = io::clean_directory(directory.path(), {.dry_run = true});
   ASSERT_TRUE(succeeds(looked));
   ASSERT_EQ(looked->size(), 1u);
   EXPECT_EQ((*looked)[0].path, path);
@@ -170,7 +169,7 @@ TEST_F(CleanDirectory, FollowsNamedLinkToDirectory) {
   put(path, "x");
   const TemporaryDirectory elsewhere;
   ASSERT_EQ(::symlink(directory.path().c_str(), (elsewhere / "link").c_str()), 0);
-  const auto found = clean_directory(elsewhere / "link");
+  const auto found = io::clean_directory(elsewhere / "link");
   ASSERT_TRUE(succeeds(found));
   EXPECT_EQ(found->at(0).path, elsewhere / "link/" + kName);
   EXPECT_EQ(directory.names(), Names{});
@@ -178,11 +177,11 @@ TEST_F(CleanDirectory, FollowsNamedLinkToDirectory) {
 
 TEST_F(CleanDirectory, RefusesAllButDirectories) {
   put(directory / "file", "x");
-  EXPECT_EQ(error_of(clean_directory(directory / "file")).os_error, ENOTDIR);
-  EXPECT_EQ(error_of(clean_directory(directory / "missing")).os_error, ENOENT);
-  EXPECT_EQ(error_of(clean_directory("")).os_error, ENOENT);
-  EXPECT_EQ(error_of(clean_directory(std::string(1, '\0'))).code, Errc::invalid_argument);
-  const Error error = error_of(clean_directory(directory / "missing"));
+  EXPECT_EQ(error_of(io::clean_directory(directory / "file")).os_error, ENOTDIR);
+  EXPECT_EQ(error_of(io::clean_directory(directory / "missing")).os_error, ENOENT);
+  EXPECT_EQ(error_of(io::clean_directory("")).os_error, ENOENT);
+  EXPECT_EQ(error_of(io::clean_directory(std::string(1, '\0'))).code, Errc::invalid_argument);
+  const Error error = error_of(io::clean_directory(directory / "missing"));
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.path, directory / "missing");
   EXPECT_EQ(error.message, "cannot open: no such file or directory");

@@ -238,10 +238,10 @@ TEST_F(StreamTest, IsCancelledByProgress) {
                                        }});
   ASSERT_TRUE(succeeds(stream));
   for (int takes = 0; takes < 2; ++takes) {
-    EXPECT_TRUE(stream->wait_for(milliseconds::max()));  // or next() calls progress while it waits, too
+    EXPECT_TRUE(stream->wait_for(INT64_MAX));  // or next() calls progress while it waits, too
     ASSERT_TRUE(succeeds(stream->next()));
   }
-  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_TRUE(stream->wait_for(INT64_MAX));
   for (int again = 0; again < 2; ++again) {
     const Error error = error_of(stream->next());
     EXPECT_EQ(error.code, Errc::cancelled);
@@ -271,22 +271,22 @@ TEST_F(StreamTest, WaitForTakesNoItem) {
   source->open(false);
   Result<Stream> stream = plan.stream({.threads = 2});
   ASSERT_TRUE(succeeds(stream));
-  EXPECT_FALSE(stream->wait_for(milliseconds(0)));
-  EXPECT_FALSE(stream->wait_for(milliseconds::min()));
+  EXPECT_FALSE(stream->wait_for(0));
+  EXPECT_FALSE(stream->wait_for(INT64_MIN));
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_FALSE(stream->wait_for(milliseconds(70)));
+  EXPECT_FALSE(stream->wait_for(70));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(70));
   source->open(true);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(stream->wait_for(milliseconds::max()));
-    EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+    EXPECT_TRUE(stream->wait_for(INT64_MAX));
+    EXPECT_TRUE(stream->wait_for(0));
     const Result<std::optional<StreamItem>> next = stream->next();
     ASSERT_TRUE(succeeds(next));
     expect_item(**next);
   }
-  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_TRUE(stream->wait_for(INT64_MAX));
   EXPECT_FALSE(stream->next().value().has_value());
-  EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+  EXPECT_TRUE(stream->wait_for(0));
 }
 
 TEST_F(StreamTest, WaitForDoesNotCallProgress) {
@@ -296,9 +296,9 @@ TEST_F(StreamTest, WaitForDoesNotCallProgress) {
   Result<Stream> stream =
       plan.stream({.threads = 1, .progress = [&](std::uint64_t, std::uint64_t) { return ++calls > 0; }});
   ASSERT_TRUE(succeeds(stream));
-  EXPECT_FALSE(stream->wait_for(milliseconds(120)));
+  EXPECT_FALSE(stream->wait_for(120));
   source->open(true);
-  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_TRUE(stream->wait_for(INT64_MAX));
   EXPECT_EQ(calls, 0);
   ASSERT_TRUE(succeeds(stream->next()));
   EXPECT_EQ(calls, 1);
@@ -311,8 +311,8 @@ TEST_F(StreamTest, CancelWakesAllThreadsInWaitFor) {
   ASSERT_TRUE(succeeds(stream));
   std::atomic<int> woken = 0;
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { woken += stream->wait_for(milliseconds::max()) ? 1 : 0; });
-  EXPECT_FALSE(stream->wait_for(milliseconds(20)));
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { woken += stream->wait_for(INT64_MAX) ? 1 : 0; });
+  EXPECT_FALSE(stream->wait_for(20));
   stream->cancel();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(woken, 4);
@@ -325,7 +325,7 @@ TEST_F(StreamTest, WaitForAfterMoveDoesNotWait) {
   Result<Stream> stream = plan.stream();
   ASSERT_TRUE(succeeds(stream));
   Stream moved = *std::move(stream);
-  EXPECT_TRUE(stream->wait_for(milliseconds::max()));  // NOLINT(bugprone-use-after-move)
+  EXPECT_TRUE(stream->wait_for(INT64_MAX));  // NOLINT(bugprone-use-after-move)
   expect_all(moved);
 }
 
@@ -347,7 +347,7 @@ TEST_F(StreamTest, GivesCompleteItemsBeforeError) {
     EXPECT_LE(taken.size(), 20U);
     EXPECT_GE(taken.size(), threads == 1 ? 20U : 0U);
     for (int again = 0; again < 3; ++again) EXPECT_EQ(error_of(stream->next()).message, next.error().message);
-    EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+    EXPECT_TRUE(stream->wait_for(0));
   }
 }
 
@@ -356,9 +356,9 @@ TEST_F(StreamTest, CancelDropsItemsThatAreComplete) {
   Result<Stream> stream = plan.stream({.threads = 2});
   ASSERT_TRUE(succeeds(stream));
   (void)source->begun(5 * kSize);
-  EXPECT_TRUE(stream->wait_for(milliseconds::max()));
+  EXPECT_TRUE(stream->wait_for(INT64_MAX));
   stream->cancel();
-  EXPECT_TRUE(stream->wait_for(milliseconds(0)));
+  EXPECT_TRUE(stream->wait_for(0));
   for (int again = 0; again < 2; ++again) EXPECT_EQ(error_of(stream->next()).code, Errc::cancelled);
 }
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
-#include <safetensors/clean.h>
 #include <unistd.h>
+#include "io/temporary.h"
 
 #include <csignal>
 #include <filesystem>
@@ -139,8 +139,8 @@ class ProcessesTest : public testing::Test {
   }
   // Removes what killed writers left, beside the folder of the model and in it.
   std::vector<Temporary> clean_all() const {
-    std::vector<Temporary> found = clean_directory(directory_.path()).value();
-    if (const auto inside = clean_directory(folder_)) found.insert(found.end(), inside->begin(), inside->end());
+    std::vector<Temporary> found = io::clean_directory(directory_.path()).value();
+    if (const auto inside = io::clean_directory(folder_)) found.insert(found.end(), inside->begin(), inside->end());
     return found;
   }
   // Removes what killed writers left. Returns the number of things removed, and expects that nothing else is there.

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
-#include <safetensors/clean.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "io/temporary.h"
 
 #include <algorithm>
 #include <csignal>
@@ -366,7 +366,7 @@ TEST_F(CheckpointWriterTest, LeavesFolderThatCleanRemoves) {
   EXPECT_EQ(result_of(child), 1000 + SIGKILL);
   ASSERT_EQ(beside().size(), 2U);
   put(directory_ / beside()[beside()[0] == own ? 1 : 0] + "/left.safetensors", "12345");
-  const std::vector<Temporary> found = clean_directory(directory_.path()).value();
+  const std::vector<Temporary> found = io::clean_directory(directory_.path()).value();
   ASSERT_EQ(found.size(), 2U);
   std::vector<std::pair<TemporaryState, std::uint64_t>> states;
   for (const Temporary& temporary : found) states.emplace_back(temporary.state, temporary.size);

@@ -1,10 +1,10 @@
 // Several processes write a model, and one of them is killed: the files that remain.
 #include <gtest/gtest.h>
 #include <safetensors/checkpoint_writer.h>
-#include <safetensors/clean.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "io/temporary.h"
 
 #include <csignal>
 #include <filesystem>
