@@ -7,7 +7,6 @@ import ast
 import itertools
 import json
 import os
-import pty
 import re
 import signal
 import socket
@@ -16,6 +15,7 @@ import subprocess
 import unittest
 
 import make_inputs
+import terminal
 from command import PROGRAM, CommandTest, environment, make_sparse
 
 COMMANDS = (
@@ -25,29 +25,9 @@ COMMANDS = (
 
 
 class TerminalTest(CommandTest):
-    def on_terminal(self, *arguments, stdout=None, **variables):
-        """Exit code and what a terminal shows; stdout: a file to send standard output to instead."""
-        master, slave = pty.openpty()
-        process = subprocess.Popen(
-            [PROGRAM, *arguments],
-            cwd=self.folder,
-            env=environment(**variables),
-            stdin=slave,
-            stdout=slave if stdout is None else stdout,
-            stderr=slave,
-        )
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
-        os.close(master)
-        return process.wait(timeout=60), shown.replace(b"\r\n", b"\n").decode()
+    def on_terminal(self, *arguments, **variables):
+        code, shown = terminal.run(arguments, self.folder, 0, **variables)
+        return code, shown.replace(b"\r\n", b"\n").decode()
 
     def test_raw_bytes_do_not_reach_a_terminal(self):
         for form in ("raw", "npy"):

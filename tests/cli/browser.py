@@ -15,9 +15,7 @@ PHONE = (400, 844)
 
 def find_browser() -> str | None:
     names = ["chromium", "chromium-browser", "google-chrome", "chrome"]
-    return os.environ.get("SAFETENSORS_CHROMIUM") or next(
-        filter(None, map(shutil.which, names)), None
-    )
+    return os.environ.get("SAFETENSORS_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 class Browser:
@@ -60,14 +58,8 @@ class Browser:
         self.session: str | None = None
         self.events: list[dict[str, Any]] = []
         pages = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"]
-        target = (
-            pages[0]["targetId"]
-            if pages
-            else self.call("Target.createTarget", url="about:blank")["targetId"]
-        )
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
-            "sessionId"
-        ]
+        target = pages[0]["targetId"] if pages else self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")
 
@@ -118,10 +110,7 @@ class Browser:
             mobile=size == PHONE,
         )
         scheme = "dark" if dark else "light"
-        self.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": scheme}],
-        )
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url="about:blank")
         self.wait_for_load()
         self.events = []
@@ -137,9 +126,7 @@ class Browser:
             self.events.append(event)
 
     def evaluate(self, expression: str) -> Any:
-        result = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")

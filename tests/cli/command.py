@@ -1,4 +1,5 @@
 """What the tests of the command have in common. The first argument of each is the command."""
+
 import json
 import os
 import shutil
@@ -94,9 +95,7 @@ class FolderTest(unittest.TestCase):
             return file.read()
 
     def run_command(self, *arguments, **options):
-        return subprocess.run(
-            [PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, **options
-        )
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, **options)
 
     def succeed(self, *arguments, **options):
         result = self.run_command(*arguments, **options)
@@ -106,9 +105,7 @@ class FolderTest(unittest.TestCase):
 
     def peak_memory(self, *arguments, code=0):
         """Runs the command and returns the peak of its memory in KiB."""
-        process = subprocess.Popen(
-            [PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdout=subprocess.DEVNULL)
         peak = 0
         while process.poll() is None:
             # The resource usage of a child would count the memory of this process before exec().

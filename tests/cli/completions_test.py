@@ -82,11 +82,7 @@ class Completions(unittest.TestCase):
         make_folder(cls.folder)
         cls.script = os.path.join(cls.scripts.name, "_safetensors")
         with open(cls.script, "wb") as file:
-            file.write(
-                subprocess.run(
-                    [PROGRAM, "completions", cls.shell], check=True, capture_output=True
-                ).stdout
-            )
+            file.write(subprocess.run([PROGRAM, "completions", cls.shell], check=True, capture_output=True).stdout)
         cls.environment = {
             "PATH": os.path.dirname(PROGRAM) + ":" + os.environ["PATH"],
             "HOME": cls.scripts.name,
@@ -102,17 +98,13 @@ class Completions(unittest.TestCase):
 
     @staticmethod
     def help(*command: str) -> str:
-        return subprocess.run(
-            [PROGRAM, *command, "--help"], check=True, capture_output=True, text=True
-        ).stdout
+        return subprocess.run([PROGRAM, *command, "--help"], check=True, capture_output=True, text=True).stdout
 
     def check(self, words: list[str], expected: Iterable[str]) -> None:
         self.assertEqual({word.rstrip("/") for word in self.offers(words)}, set(expected), words)
 
     def tearDown(self) -> None:
-        self.assertEqual(
-            set(os.listdir(self.folder)), MODELS | FOLDERS | OTHERS, "a name ran as a command"
-        )
+        self.assertEqual(set(os.listdir(self.folder)), MODELS | FOLDERS | OTHERS, "a name ran as a command")
 
     def test_commands(self) -> None:
         self.check(["me"], {"merge", "meta"})
@@ -172,10 +164,7 @@ class Completions(unittest.TestCase):
     def test_a_pattern_matches_its_name(self) -> None:
         for name, (_, pattern) in NAMES.items():
             listed = subprocess.run(
-                [PROGRAM, "ls", NAMED, "--json", "--match", pattern],
-                cwd=self.folder,
-                check=True,
-                capture_output=True,
+                [PROGRAM, "ls", NAMED, "--json", "--match", pattern], cwd=self.folder, check=True, capture_output=True
             ).stdout
             self.assertIn(name, [one["name"] for one in json.loads(listed)["files"][0]["tensors"]])
 
@@ -200,20 +189,13 @@ class Completions(unittest.TestCase):
 class BashTest(Completions):
     shell = "bash"
     QUERY = (
-        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _safetensors; '
-        'printf "%s\\0" "${COMPREPLY[@]}"'
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _safetensors; printf "%s\\0" "${COMPREPLY[@]}"'
     )
 
     def offers(self, words: list[str]) -> set[str]:
         command = ["bash", "--norc", "-c", self.QUERY, "bash", self.script, "safetensors", *words]
         result = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=True
         )
         self.assertEqual(result.stderr, "", words)
         return set(result.stdout.split("\0")) - {""}
@@ -222,9 +204,7 @@ class BashTest(Completions):
         for word in ("", "'", '"'):
             offered = sorted(self.offers([*words[:-1], word + words[-1]]))
             line = "printf '%s\\0' " + " ".join(word + name + word for name in offered)
-            result = subprocess.run(
-                ["bash", "-c", line], cwd=self.folder, capture_output=True, text=True, check=True
-            )
+            result = subprocess.run(["bash", "-c", line], cwd=self.folder, capture_output=True, text=True, check=True)
             self.assertEqual(set(result.stdout.split("\0")) - {""}, set(expected), (words, word))
 
     def test_models(self) -> None:
@@ -251,9 +231,7 @@ class BashTest(Completions):
     def test_readline_quotes_a_hostile_name(self) -> None:
         shown = os.path.join(self.scripts.name, "shown")
         show = 'safetensors() { printf "%s\\n" "$@" > "$HOME/shown"; }\n'
-        terminal = Terminal(
-            ["bash", "--norc", "-i"], self.folder, self.environment | {"TERM": "xterm"}
-        )
+        terminal = Terminal(["bash", "--norc", "-i"], self.folder, self.environment | {"TERM": "xterm"})
         terminal.send(f"{show}source {self.script}\n")
         terminal.send("safetensors ls x\t\n")
         terminal.send("exit\n")
@@ -264,9 +242,7 @@ class BashTest(Completions):
     def test_readline_quotes_the_names_of_tensors(self) -> None:
         shown = os.path.join(self.scripts.name, "shown")
         show = 'safetensors() { printf "%s\\n" "$@" >> "$HOME/shown"; }\n'
-        terminal = Terminal(
-            ["bash", "--norc", "-i"], self.folder, self.environment | {"TERM": "xterm"}
-        )
+        terminal = Terminal(["bash", "--norc", "-i"], self.folder, self.environment | {"TERM": "xterm"})
         terminal.send(f"{show}source {self.script}\nrm -f {shown}\n")
         for i in (1, 2, 4, 5, 6):
             terminal.send(f"safetensors cat {NAMED} layer.{i}\t\n")
@@ -284,21 +260,9 @@ class FishTest(Completions):
 
     def offers(self, words: list[str]) -> set[str]:
         line = " ".join(["safetensors", *words])
-        command = [
-            "fish",
-            "--no-config",
-            "-c",
-            "source $argv[1]; complete -C $argv[2]",
-            self.script,
-            line,
-        ]
+        command = ["fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", self.script, line]
         result = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60
         )
         self.assertEqual(result.stderr, "", words)
         return {line.split("\t")[0] for line in result.stdout.splitlines()}
@@ -326,13 +290,7 @@ class Terminal:
     def __init__(self, command: list[str], folder: str, environment: dict[str, str]) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
+            command, cwd=folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
 
@@ -391,9 +349,7 @@ class ZshTest(Completions):
         cls.answers = os.path.join(cls.scripts.name, "offers")
         with open(os.path.join(cls.scripts.name, ".setup"), "w", encoding="utf-8") as file:
             file.write(ZSH_SETUP)
-        cls.terminal = Terminal(
-            ["zsh", "-f", "-i"], cls.folder, cls.environment | {"TERM": "xterm"}
-        )
+        cls.terminal = Terminal(["zsh", "-f", "-i"], cls.folder, cls.environment | {"TERM": "xterm"})
         cls.terminal.send("source $HOME/.setup\n")
         cls.wait_for("READY")
 
@@ -430,9 +386,7 @@ class ZshTest(Completions):
 
     def test_zsh_quotes_the_names_of_tensors(self) -> None:
         shown = os.path.join(self.scripts.name, "shown")
-        terminal = Terminal(
-            ["zsh", "-f", "-i"], self.folder, self.environment | {"TERM": "xterm"}
-        )
+        terminal = Terminal(["zsh", "-f", "-i"], self.folder, self.environment | {"TERM": "xterm"})
         terminal.send("fpath=($HOME $fpath); autoload -Uz compinit && compinit -u -D\n")
         terminal.send('safetensors() { printf "%s\\n" "$@" >> "$HOME/shown"; }\n')
         for i in (1, 2, 3, 4, 5, 6):
@@ -460,10 +414,7 @@ class ZshTest(Completions):
     def test_the_script_can_be_sourced(self) -> None:
         line = "autoload -Uz compinit && compinit -u -D; source $1; print $_comps[safetensors]"
         result = subprocess.run(
-            ["zsh", "-f", "-c", line, "zsh", self.script],
-            env=self.environment,
-            capture_output=True,
-            text=True,
+            ["zsh", "-f", "-c", line, "zsh", self.script], env=self.environment, capture_output=True, text=True
         )
         self.assertEqual((result.stdout, result.stderr), ("_safetensors\n", ""))
 
@@ -474,17 +425,14 @@ class CompletionsTest(unittest.TestCase):
             [PROGRAM, "__complete", "split", "--n"], check=True, capture_output=True, text=True
         ).stdout
         self.assertEqual(
-            offered, "words\n--name\tthe beginning of the names of the files in a folder (by default that of IN, or model)\n"
+            offered,
+            "words\n--name\tthe beginning of the names of the files in a folder (by default that of IN, or model)\n",
         )
 
     def test_the_same_script_inside_of_json(self) -> None:
         for shell in ("bash", "zsh", "fish"):
-            plain = subprocess.run(
-                [PROGRAM, "completions", shell], check=True, capture_output=True, text=True
-            ).stdout
-            document = subprocess.run(
-                [PROGRAM, "completions", shell, "--json"], check=True, capture_output=True
-            ).stdout
+            plain = subprocess.run([PROGRAM, "completions", shell], check=True, capture_output=True, text=True).stdout
+            document = subprocess.run([PROGRAM, "completions", shell, "--json"], check=True, capture_output=True).stdout
             self.assertEqual(json.loads(document)["script"], plain)
             self.assertEqual(json.loads(document)["schema"], "safetensors.completions/1")
 

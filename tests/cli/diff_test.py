@@ -11,16 +11,15 @@ import os
 import random
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 from typing import Any
 
 import elements
 import make_inputs
+from command import PROGRAM
 
 inputs: Any = make_inputs
-PROGRAM = ""
 SEED = int(os.environ.get("SAFETENSORS_TEST_SEED", "1"))
 INTEGERS = ("BOOL", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
 NAN, INFINITY, LARGEST, ONE = 0x7E00, 0x7C00, 0x7BFF, 0x3C00  # of F16
@@ -229,5 +228,4 @@ class DiffTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -72,14 +72,11 @@ class BytesTest(FolderTest):
         self.assertEqual(list(header), ["__metadata__", "z", "a"])
         self.assertTrue(self.read("out.safetensors").endswith(b"1234567"))
 
+
 class OutputTest(FolderTest):
     def setUp(self):
         super().setUp()
-        self.put(
-            "in.safetensors",
-            [("b", "F32", [2], bytes(range(8))), ("a", "U8", [3], b"abc")],
-            {"k": "v"},
-        )
+        self.put("in.safetensors", [("b", "F32", [2], bytes(range(8))), ("a", "U8", [3], b"abc")], {"k": "v"})
         self.succeed("split", "in.safetensors", "model", "--max-shard-size", "8")
 
     def test_a_dry_run_writes_nothing(self):
@@ -87,9 +84,7 @@ class OutputTest(FolderTest):
         for verb, options in VERBS.items():
             for source in ("in.safetensors", "model"):
                 self.succeed(verb, source, "-o", "out", *options, "--dry-run")
-                document = json.loads(
-                    self.succeed(verb, source, "-o", "out", *options, "--dry-run", "--json")
-                )
+                document = json.loads(self.succeed(verb, source, "-o", "out", *options, "--dry-run", "--json"))
                 self.assertEqual(document["schema"], f"safetensors.{verb}/1")
                 self.assertEqual((document["dry_run"], document["written"]), (True, False))
         self.assertEqual(self.state(), before)
@@ -105,10 +100,7 @@ class OutputTest(FolderTest):
         for verb, options in VERBS.items():
             output = "full" if verb in ("split",) else "out.safetensors"
             self.succeed(verb, "in.safetensors", "-o", output, *options, "--force")
-        self.assertEqual(
-            sorted(os.listdir(self.path("full"))),
-            ["model.safetensors", "x-00001-of-00001.safetensors"],
-        )
+        self.assertEqual(sorted(os.listdir(self.path("full"))), ["model.safetensors", "x-00001-of-00001.safetensors"])
 
     def test_the_input_may_be_the_output(self):
         before = self.read("in.safetensors")
@@ -127,9 +119,7 @@ class OutputTest(FolderTest):
     def test_an_output_inside_of_the_input(self):
         self.succeed("cast", "model", "model/half", "--to", "f32")
         self.succeed("split", "model", "model/split", "--max-shard-size", "1")
-        self.assertEqual(
-            self.run_command("verify", "model", "model/half", "model/split").returncode, 0
-        )
+        self.assertEqual(self.run_command("verify", "model", "model/half", "model/split").returncode, 0)
 
     def test_a_part_of_a_model_does_not_replace_the_model(self):
         part, rest = (f"model/model-0000{i}-of-00002.safetensors" for i in (1, 2))
@@ -230,15 +220,11 @@ class OutputTest(FolderTest):
     def test_sizes_are_those_of_python(self):
         for number, size in enumerate(("8", " 8 b ", "0.008 kb", "0.0078125KIB")):
             self.succeed("split", "in.safetensors", f"cut{number}", "--max-shard-size", size)
-            self.assertEqual(
-                sorted(os.listdir(self.path(f"cut{number}"))), sorted(os.listdir(self.path("cut0")))
-            )
+            self.assertEqual(sorted(os.listdir(self.path(f"cut{number}"))), sorted(os.listdir(self.path("cut0"))))
 
     def test_a_model_becomes_a_folder_or_a_file(self):
         self.succeed("cast", "model", "half", "--to", "f32")
-        self.assertEqual(
-            sorted(os.listdir(self.path("half"))), sorted(os.listdir(self.path("model")))
-        )
+        self.assertEqual(sorted(os.listdir(self.path("half"))), sorted(os.listdir(self.path("model"))))
         self.succeed("cast", "model", "half.safetensors", "--to", "f32")
         self.succeed("cast", "model/model-00001-of-00002.safetensors", "one", "--to", "f32")
         self.assertTrue(os.path.isfile(self.path("one")))
@@ -275,8 +261,7 @@ class ManyTensorsTest(FolderTest):
             for i in range(self.COUNT)
         )
         header = {
-            name: {"dtype": "F32", "shape": [16], "data_offsets": [i * 64, i * 64 + 64]}
-            for i, name in enumerate(names)
+            name: {"dtype": "F32", "shape": [16], "data_offsets": [i * 64, i * 64 + 64]} for i, name in enumerate(names)
         }
         with open(self.path("in"), "wb") as file:
             text = json.dumps(header, separators=(",", ":"))
@@ -322,8 +307,7 @@ class ManyPairsTest(FolderTest):
         keys = itertools.islice(itertools.product(characters, repeat=4), self.PAIRS)
         pairs = ",".join(f'"{"".join(key)}":""' for key in keys)
         tensors = [
-            f'"{n}":{{"dtype":"U8","shape":[4],"data_offsets":[{i * 4},{i * 4 + 4}]}}'
-            for i, n in enumerate("abc")
+            f'"{n}":{{"dtype":"U8","shape":[4],"data_offsets":[{i * 4},{i * 4 + 4}]}}' for i, n in enumerate("abc")
         ]
         text = f'{{"__metadata__":{{{pairs}}},{",".join(tensors)}}}'
         with open(self.path(name), "wb") as file:

@@ -9,6 +9,7 @@ feed ends in `<no line feed>`; characters that cannot be seen stand as <hex>. Ou
 be JSON. Everything else, before the first case or between cases, is a comment and begins with `#`.
 --update writes what the commands print now: read the difference before it is committed.
 """
+
 import argparse
 import glob
 import json
@@ -42,11 +43,7 @@ def marked(mark, output):
 
 
 def run(command, folder, program):
-    environment = {
-        "PATH": os.path.dirname(program) + ":/usr/bin:/bin",
-        "LC_ALL": "C",
-        "TERM": "xterm",
-    }
+    environment = {"PATH": os.path.dirname(program) + ":/usr/bin:/bin", "LC_ALL": "C", "TERM": "xterm"}
     for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LD_LIBRARY_PATH"):
         if name in os.environ:
             environment[name] = os.environ[name]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `cmake --install` puts beside the command: completions.
 
-    install_test.py SAFETENSORS CMAKE BUILD CONFIGURATION [unittest's arguments]
+install_test.py SAFETENSORS CMAKE BUILD CONFIGURATION [unittest's arguments]
 """
 
 import os
@@ -52,10 +52,6 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(self.content(path), output(PROGRAM, "completions", shell))
 
 
-
 if __name__ == "__main__":
-    PROGRAM, CMAKE, BUILD, CONFIGURATION = (
-        os.path.abspath(sys.argv.pop(1)),
-        *(sys.argv.pop(1) for _ in range(3)),
-    )
+    PROGRAM, CMAKE, BUILD, CONFIGURATION = (os.path.abspath(sys.argv.pop(1)), *(sys.argv.pop(1) for _ in range(3)))
     unittest.main()

@@ -3,21 +3,19 @@
 
     output_test.py SAFETENSORS [unittest's arguments]
 """
-import fcntl
 import math
 import os
-import pty
 import random
 import re
 import struct
 import subprocess
 import sys
-import termios
 import unicodedata
 import unittest
 
 import make_inputs
-from command import PROGRAM, CommandTest, environment
+import terminal
+from command import CommandTest
 
 PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -154,22 +152,7 @@ class TableTest(CommandTest):
 
     def on_terminal(self, width, *arguments):
         """The lines that a terminal of this width is sent."""
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 24, width, 0, 0))
-        variables = environment(NO_COLOR="1")
-        process = subprocess.Popen(
-            [PROGRAM, *arguments], cwd=self.folder, env=variables, stdin=slave, stdout=slave, stderr=slave
-        )
-        os.close(slave)
-        shown = b""
-        try:
-            while part := os.read(master, 65536):
-                shown += part
-        except OSError:
-            pass  # the end
-        os.close(master)
-        self.assertEqual(process.wait(timeout=60), 0)
-        return shown.decode().replace("\r\n", "\n").splitlines()
+        return terminal.lines(arguments, self.folder, width)
 
     def ends(self, line, words):
         """The columns in which the words, one behind the other, end."""

@@ -51,9 +51,7 @@ def ten_thousand() -> Any:
     header: dict[str, Any] = {}
     end = 0
     for i in range(10000):
-        header[f"model.layers.{i // 50}.experts.{i % 50}.weight"] = inputs.entry(
-            "F32", [3], end, end + 12
-        )
+        header[f"model.layers.{i // 50}.experts.{i % 50}.weight"] = inputs.entry("F32", [3], end, end + 12)
         end += 12
     return inputs.container(json.dumps(header), struct.pack("<30000f", *range(30000)))
 
@@ -84,9 +82,7 @@ class PageTest(unittest.TestCase):
         subprocess.run(command, cwd=self.folder, check=True, timeout=120)
         return page
 
-    def open(
-        self, name: str, *options: str, size: tuple[int, int] = DESKTOP, dark: bool = False
-    ) -> None:
+    def open(self, name: str, *options: str, size: tuple[int, int] = DESKTOP, dark: bool = False) -> None:
         self.browser.open(self.make_page(name, *options), size, dark)
 
     def cells(self, row: int = 0) -> Any:
@@ -104,31 +100,19 @@ class PageTest(unittest.TestCase):
         )
 
     def test_every_view_is_quiet_and_fits(self) -> None:
-        for name in (
-            "good.safetensors",
-            "dtypes.safetensors",
-            "hostile.safetensors",
-            "nothing.safetensors",
-            "model",
-        ):
+        for name in ("good.safetensors", "dtypes.safetensors", "hostile.safetensors", "nothing.safetensors", "model"):
             for size, dark in ((DESKTOP, False), (DESKTOP, True), (PHONE, False), (PHONE, True)):
                 with self.subTest(name=name, size=size, dark=dark):
                     self.open(name, "--stats", size=size, dark=dark)
-                    self.assertLessEqual(
-                        self.browser.evaluate("document.documentElement.scrollWidth"), size[0]
-                    )
+                    self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), size[0])
                     table, name_column = self.browser.evaluate(
                         "(() => { const b = document.getElementById('scroll'); return [b.scrollWidth - b.clientWidth,"
                         " document.querySelector('#head th').offsetWidth]; })()"
                     )
                     self.assertEqual(table, 0)
                     self.assertGreater(name_column, 120)
-                    self.browser.evaluate(
-                        "document.querySelectorAll('#rows button').forEach((b) => b.click())"
-                    )
-                    self.assertLessEqual(
-                        self.browser.evaluate("document.documentElement.scrollWidth"), size[0]
-                    )
+                    self.browser.evaluate("document.querySelectorAll('#rows button').forEach((b) => b.click())")
+                    self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), size[0])
                     shade = self.browser.evaluate("getComputedStyle(document.body).backgroundColor")
                     self.assertEqual(int(shade.split("(")[1].split(",")[0]) < 128, dark)
                     self.assertEqual(self.browser.complaints(), [])
@@ -138,25 +122,17 @@ class PageTest(unittest.TestCase):
 
     def test_hostile_names_are_text(self) -> None:
         self.open("hostile.safetensors", "--stats")
-        shown = self.browser.evaluate(
-            "[...document.querySelectorAll('#rows td.name')].map((c) => c.textContent)"
-        )
-        wanted = [
-            name for name in HOSTILE if name.isascii() and name.isprintable() and "\\" not in name
-        ]
+        shown = self.browser.evaluate("[...document.querySelectorAll('#rows td.name')].map((c) => c.textContent)")
+        wanted = [name for name in HOSTILE if name.isascii() and name.isprintable() and "\\" not in name]
         self.assertEqual(len(shown), len(HOSTILE))
         for name in wanted:
             self.assertIn(name, shown)
         self.assertIn("\\u{202e}gnp.\\u{2066}exe", shown)
         self.assertIn(
-            "<img src=x onerror=alert(1)>",
-            self.browser.evaluate("document.getElementById('pairs').textContent"),
+            "<img src=x onerror=alert(1)>", self.browser.evaluate("document.getElementById('pairs').textContent")
         )
         self.assertEqual(
-            self.browser.evaluate(
-                "document.querySelectorAll('img, iframe, object, svg[onload]').length"
-            ),
-            0,
+            self.browser.evaluate("document.querySelectorAll('img, iframe, object, svg[onload]').length"), 0
         )
         self.assertEqual(self.browser.evaluate("document.scripts.length"), 2)
         self.assertIsNone(self.browser.evaluate("window.hacked"))
@@ -183,61 +159,35 @@ class PageTest(unittest.TestCase):
             " const i = document.createElement('img'); i.src = 'data:image/gif;base64,R0lGODlhAQABAAAAACw='; document.body.append(i); })()"
         )
         self.assertIsNone(self.browser.evaluate("window.hacked"))
-        self.assertGreaterEqual(
-            len([c for c in self.browser.complaints() if "Content Security Policy" in c[1]]), 3
-        )
+        self.assertGreaterEqual(len([c for c in self.browser.complaints() if "Content Security Policy" in c[1]]), 3)
 
     def test_table_sorts_searches_and_opens(self) -> None:
         self.open("good.safetensors", "--stats")
         self.assertEqual(self.cells(0)[0], "empty")
         self.assertEqual(
-            self.cells(2)[:9],
-            [
-                "layer.2.weight",
-                "F32",
-                "[2,3]",
-                "24 B",
-                "392",
-                "-2.5",
-                "3e+38",
-                "5e+37",
-                "1.118e+38",
-            ],
+            self.cells(2)[:9], ["layer.2.weight", "F32", "[2,3]", "24 B", "392", "-2.5", "3e+38", "5e+37", "1.118e+38"]
         )
-        sort = (
-            "[...document.querySelectorAll('#head button')].find((b) => b.textContent === %s).click()"
-        )
+        sort = "[...document.querySelectorAll('#head button')].find((b) => b.textContent === %s).click()"
         self.browser.evaluate(sort % "'Size'")
         self.assertEqual(self.cells(0)[0], "layer.2.weight")
         self.browser.evaluate(sort % "'Size'")
         self.assertEqual(self.cells(0)[0], "empty")
         self.browser.evaluate(sort % "'Name'")
         self.browser.evaluate(sort % "'Name'")
-        self.assertEqual(
-            [self.cells(i)[0] for i in range(3)], ["scale", "layer.10.weight", "layer.2.weight"]
-        )
+        self.assertEqual([self.cells(i)[0] for i in range(3)], ["scale", "layer.10.weight", "layer.2.weight"])
         self.type("WEIGHT f32")
         self.assertEqual(self.count(), "2 of 5 tensors, 36 B")
         self.browser.evaluate("document.querySelector('#rows button').click()")
-        self.assertEqual(
-            self.browser.evaluate(
-                "document.querySelectorAll('tr.detail svg rect.positive').length"
-            ),
-            2,
-        )
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('tr.detail svg rect.positive').length"), 2)
         self.browser.evaluate("document.querySelector('#rows button').click()")
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('tr.detail').length"), 0)
         self.assertEqual(self.browser.complaints(), [])
 
     def test_several_files_and_no_stats(self) -> None:
         self.open("model")
-        heads = self.browser.evaluate(
-            "[...document.querySelectorAll('#head th')].map((c) => c.textContent)"
-        )
+        heads = self.browser.evaluate("[...document.querySelectorAll('#head th')].map((c) => c.textContent)")
         self.assertEqual(heads, ["Name", "Dtype", "Shape", "Size", "Offset", "File"])
-        self.assertIn(
-            "2 files", self.browser.evaluate("document.getElementById('summary').textContent")
-        )
+        self.assertIn("2 files", self.browser.evaluate("document.getElementById('summary').textContent"))
         self.assertEqual(self.browser.complaints(), [])
 
     def test_ten_thousand_tensors(self) -> None:
@@ -254,9 +204,7 @@ class PageTest(unittest.TestCase):
             self.assertLess(len(indexes), 100)
             self.assertIn(place + 2, indexes)
         self.assertEqual(
-            self.browser.evaluate(
-                "document.getElementById('rows').lastChild.cells[0].textContent"
-            ),
+            self.browser.evaluate("document.getElementById('rows').lastChild.cells[0].textContent"),
             "model.layers.199.experts.49.weight",
         )
         # Modules: the largest 100, or all.
@@ -284,14 +232,14 @@ class PageTest(unittest.TestCase):
             with self.subTest(pattern=pattern):
                 command = [PROGRAM, "ls", "hostile.safetensors", "--json", "--match", pattern or "*"]
                 listed = subprocess.run(command, cwd=self.folder, capture_output=True, timeout=60)
-                wanted = {t["name"] for t in json.loads(listed.stdout)["files"][0]["tensors"] if t["name"].isprintable()}
+                wanted = {
+                    t["name"] for t in json.loads(listed.stdout)["files"][0]["tensors"] if t["name"].isprintable()
+                }
                 # A word is also found as it is, and in any case.
                 wanted |= {n for n in HOSTILE if n.isprintable() and pattern.lower() in n.lower()}
                 self.type(pattern)
                 shown = set(
-                    self.browser.evaluate(
-                        "[...document.querySelectorAll('#rows td.name')].map((c) => c.textContent)"
-                    )
+                    self.browser.evaluate("[...document.querySelectorAll('#rows td.name')].map((c) => c.textContent)")
                 )
                 plain = {n for n in wanted if "\\" not in n}
                 self.assertEqual({n for n in shown if "\\" not in n}, plain)
@@ -303,9 +251,7 @@ class PageTest(unittest.TestCase):
         self.type("/(/")
         self.assertIn("Wrong regular expression", self.browser.evaluate(error))
         self.assertEqual(self.count()[:8], "1 of 14 ")
-        self.assertEqual(
-            self.browser.evaluate("document.getElementById('search').ariaInvalid"), "true"
-        )
+        self.assertEqual(self.browser.evaluate("document.getElementById('search').ariaInvalid"), "true")
         self.type("con*tor")
         self.assertIn("try *con*tor*", self.browser.evaluate(error))
         self.browser.evaluate("document.activeElement.blur()")
@@ -340,8 +286,10 @@ class PageTest(unittest.TestCase):
         )
         self.assertTrue(self.browser.evaluate(inside))
         self.type("experts.1.")
-        self.browser.evaluate("new Promise((done) => { addEventListener('hashchange', () => requestAnimationFrame(() =>"
-            " requestAnimationFrame(done)), { once: true }); location.hash = '#model.layers.3.experts.2.weight'; })")
+        self.browser.evaluate(
+            "new Promise((done) => { addEventListener('hashchange', () => requestAnimationFrame(() =>"
+            " requestAnimationFrame(done)), { once: true }); location.hash = '#model.layers.3.experts.2.weight'; })"
+        )
         self.assertEqual(self.marked(), ["model.layers.3.experts.2.weight"])
         self.assertTrue(self.browser.evaluate(inside))
         for wrong in ("%", "%E0%A4%A", "no such tensor", "title", "search"):
@@ -384,10 +332,7 @@ class PageTest(unittest.TestCase):
         self.browser.evaluate("document.getElementById('search').focus()")
         for _ in range(60):
             self.browser.press("ArrowDown")
-        self.assertEqual(
-            self.browser.evaluate("document.activeElement.textContent"),
-            "model.layers.1.experts.9.weight",
-        )
+        self.assertEqual(self.browser.evaluate("document.activeElement.textContent"), "model.layers.1.experts.9.weight")
         self.browser.press("Enter")
         self.assertEqual(self.browser.evaluate("document.activeElement.ariaExpanded"), "true")
         self.assertEqual(self.browser.complaints(), [])
@@ -398,9 +343,7 @@ class PageTest(unittest.TestCase):
         rows = "document.querySelectorAll('#rows > tr').length"
         self.assertEqual(self.browser.evaluate(rows), 1000)
         self.assertIn("1,000 of 10,000", self.browser.evaluate("document.getElementById('printed').textContent"))
-        self.assertEqual(
-            self.browser.evaluate("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)"
-        )
+        self.assertEqual(self.browser.evaluate("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
         self.browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
         self.assertLess(self.browser.evaluate(rows), 100)
         sheets = self.browser.pdf().count(b"/Type /Page\n")
@@ -409,20 +352,11 @@ class PageTest(unittest.TestCase):
 
     def test_seventy_thousand_keys_of_metadata(self) -> None:
         with open(os.path.join(self.folder, "keys.safetensors"), "wb") as file:
-            file.write(
-                inputs.of_tensors(
-                    [("a", "U8", [1], b"x")], {f"key{i:05}": str(i) for i in range(70000)}
-                )
-            )
+            file.write(inputs.of_tensors([("a", "U8", [1], b"x")], {f"key{i:05}": str(i) for i in range(70000)}))
         self.open("keys.safetensors")
         self.assertEqual(self.count(), "1 of 1 tensor, 1 B")
-        self.assertEqual(
-            self.browser.evaluate("document.querySelectorAll('#pairs dt').length"), 70000
-        )
-        self.assertEqual(
-            self.browser.evaluate("document.querySelector('#pairs dd:last-child').textContent"),
-            "69999",
-        )
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('#pairs dt').length"), 70000)
+        self.assertEqual(self.browser.evaluate("document.querySelector('#pairs dd:last-child').textContent"), "69999")
         self.assertEqual(self.browser.complaints(), [])
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Pipes on standard input: verbs that read values keep the data in a file without a name.
 
-    pipe_test.py SAFETENSORS [unittest's arguments]
+pipe_test.py SAFETENSORS [unittest's arguments]
 """
+
 import json
 import os
 import signal
@@ -21,9 +22,7 @@ def endless(start):
     """The end of a pipe that gives these bytes, then zeros until nobody reads, and the process that writes."""
     read, write = os.pipe()
     script = "import sys, os\nos.write(1, bytes.fromhex(sys.argv[1]))\nwhile True: os.write(1, bytes(65536))"
-    writer = subprocess.Popen(
-        [sys.executable, "-c", script, start.hex()], stdout=write, stderr=subprocess.DEVNULL
-    )
+    writer = subprocess.Popen([sys.executable, "-c", script, start.hex()], stdout=write, stderr=subprocess.DEVNULL)
     os.close(write)
     return read, writer
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Names in the verbs that write: patterns, the expressions and lists of rename, and joined metadata.
 
-    rename_test.py SAFETENSORS [unittest's arguments]
+rename_test.py SAFETENSORS [unittest's arguments]
 """
 
-import os
 import random
 import resource
 import unittest
@@ -19,13 +18,7 @@ class NamesTest(FolderTest):
         self.put("3", [("a", "U8", [1], b"3")])
         self.fail_with(1, "`a` is in two files: `1` and `3`", "merge", "1", "3", "-o", "out")
         self.fail_with(
-            1,
-            "metadata key `k` is `v` in `1` and `w` in `2` (choose with --metadata)",
-            "merge",
-            "1",
-            "2",
-            "-o",
-            "out",
+            1, "metadata key `k` is `v` in `1` and `w` in `2` (choose with --metadata)", "merge", "1", "2", "-o", "out"
         )
         for which, expected in (("first", "v"), ("last", "w"), ("none", None)):
             self.succeed("merge", "1", "2", "-o", "out", "--metadata", which, "--force")
@@ -35,9 +28,7 @@ class NamesTest(FolderTest):
     def test_patterns(self):
         self.put("in", [(name, "U8", [1], b"1") for name in ("a.0", "a.1", "b")])
         for verb in ("select", "drop"):
-            self.fail_with(
-                1, "no tensor's name matches `c*`", verb, "in", "out", "-m", "a*", "-m", "c*"
-            )
+            self.fail_with(1, "no tensor's name matches `c*`", verb, "in", "out", "-m", "a*", "-m", "c*")
         self.fail_with(1, "none would be left", "drop", "in", "out", "-m", "*")
         self.succeed("select", "in", "out", "-m", "a.[0]", "-m", "b")
         self.assertEqual(list(header_of(self.path("out"))), ["a.0", "b"])
@@ -114,9 +105,7 @@ class ExpressionsTest(FolderTest):
 
     def test_hostile_names(self):
         self.put("long", [("a" * 5000, "U8", [1], b"1")])
-        self.fail_with(
-            1, "has 5000 bytes, an expression matches up to 1024", "rename", "long", "out", "s/a/b/"
-        )
+        self.fail_with(1, "has 5000 bytes, an expression matches up to 1024", "rename", "long", "out", "s/a/b/")
         self.put("zero", [("a\0b", "U8", [1], b"1")])
         self.succeed("rename", "zero", "zeroes", "s/a.b/c/")
         self.assertEqual(list(header_of(self.path("zeroes"))), ["c"])

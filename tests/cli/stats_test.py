@@ -147,13 +147,9 @@ class StatsTest(unittest.TestCase):
         for x in finite:
             if x != 0:
                 bins.setdefault(math.frexp(x)[1] - 1, [0, 0])[x > 0] += 1
-        self.assertEqual(
-            {b["exponent"]: [b["negative"], b["positive"]] for b in found["histogram"]}, bins
-        )
+        self.assertEqual({b["exponent"]: [b["negative"], b["positive"]] for b in found["histogram"]}, bins)
         if not finite:
-            self.assertEqual(
-                [found[key] for key in ("min", "max", "mean", "std", "absmax")], [None] * 5
-            )
+            self.assertEqual([found[key] for key in ("min", "max", "mean", "std", "absmax")], [None] * 5)
             return
         self.assertEqual((found["min"], found["max"]), (min(finite), max(finite)))
         self.assertEqual(found["absmax"], max(map(abs, finite)))
@@ -214,18 +210,10 @@ class StatsTest(unittest.TestCase):
         for dtype, name in TORCH_DTYPES.items():
             kind = getattr(torch, name)
             codes = torch.arange(4096, dtype=torch.int64) * 40503
-            raw = (
-                codes.to(torch.uint8)
-                if kind.itemsize == 1
-                else codes.to(torch.int16)
-                if kind.itemsize == 2
-                else None
-            )
+            raw = codes.to(torch.uint8) if kind.itemsize == 1 else codes.to(torch.int16) if kind.itemsize == 2 else None
             values = torch.randn(5000).to(kind) if raw is None else raw.view(kind)
             tensors.append((dtype, values))
-        found = self.stats(
-            [(d, d, [len(v)], v.view(torch.uint8).numpy().tobytes()) for d, v in tensors]
-        )
+        found = self.stats([(d, d, [len(v)], v.view(torch.uint8).numpy().tobytes()) for d, v in tensors])
         for dtype, values in tensors:
             with self.subTest(dtype=dtype):
                 self.compare(dtype, found[dtype], values.double().tolist())

@@ -14,14 +14,14 @@ from command import PROGRAM, environment
 LIMIT = 60  # seconds, far more than any command here takes
 
 
-def run(program_arguments, folder, width, colours=False):
-    """(exit code, bytes) of the command on a pseudo-terminal."""
+def run(program_arguments, folder, width, **variables):
+    """(exit code, bytes) of the command on a pseudo-terminal. width 0: unknown."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("<4H", 24, width, 0, 0))
     process = subprocess.Popen(
         [PROGRAM, *program_arguments],
         cwd=folder,
-        env=environment(**({} if colours else {"NO_COLOR": "1"})),
+        env=environment(**variables),
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -41,7 +41,7 @@ def run(program_arguments, folder, width, colours=False):
 
 def lines(program_arguments, folder, width):
     """The lines of the command, whatever its exit code."""
-    return run(program_arguments, folder, width)[1].decode().replace("\r\n", "\n").splitlines()
+    return run(program_arguments, folder, width, NO_COLOR="1")[1].decode().replace("\r\n", "\n").splitlines()
 
 
 class Tmux:
