@@ -101,18 +101,19 @@ std::optional<std::string> Arguments::value(std::string_view name) const {
   return list.empty() ? std::nullopt : std::optional(list.back());
 }
 
-std::optional<std::uint64_t> Arguments::number(std::string_view name, const char* kind) const {
+std::optional<std::uint64_t> Arguments::parsed(std::string_view name, const char* kind, Parser* parse) const {
   const auto text = value(name);
-  const auto parsed = text ? parse_number(*text) : std::nullopt;
-  if (text && !parsed) throw UsageError(formatted("--{} is {}", name, kind));
-  return parsed;
+  const auto number = text ? parse(*text) : std::nullopt;
+  if (text && !number) throw UsageError(formatted("--{} is {}", name, kind));
+  return number;
+}
+
+std::optional<std::uint64_t> Arguments::number(std::string_view name, const char* kind) const {
+  return parsed(name, kind, parse_number);
 }
 
 std::optional<std::uint64_t> Arguments::size(std::string_view name, const char* kind) const {
-  const auto text = value(name);
-  const auto parsed = text ? parse_size(*text) : std::nullopt;
-  if (text && !parsed) throw UsageError(formatted("--{} is {}", name, kind));
-  return parsed;
+  return parsed(name, kind, parse_size);
 }
 
 void Arguments::need_path(bool several) const {

@@ -46,6 +46,8 @@ class Arguments {
     const Option* option;
     std::string value;  // empty for a flag
   };
+  using Parser = std::optional<std::uint64_t>(std::string_view text);
+  [[nodiscard]] std::optional<std::uint64_t> parsed(std::string_view name, const char* kind, Parser* parse) const;
   using Words = std::span<const std::string>;
   using Word = Words::iterator;
   void take(const Option& option, std::string_view value, bool has_value, Word& word, Words words);

@@ -110,12 +110,8 @@ void Console::remove_progress() {
   (void)write_all(os::kStandardError, formatted("\r{:{}}\r", "", std::exchange(progress_width_, 0)));
 }
 
-std::string Console::green(std::string_view text) const {
-  return colors_ ? formatted("\x1b[32m{}\x1b[0m", text) : std::string(text);
-}
-
-std::string Console::red(std::string_view text) const {
-  return colors_ ? formatted("\x1b[31m{}\x1b[0m", text) : std::string(text);
+std::string Console::colored(std::string_view text, int color) const {
+  return colors_ ? formatted("\x1b[{}m{}\x1b[0m", color, text) : std::string(text);
 }
 
 std::string system_text(int error_number) {

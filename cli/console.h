@@ -66,12 +66,13 @@ class Console {
   // them.
   void line(std::string_view text, std::size_t indent);
   // Returns text in a colour if standard output shows colours, otherwise unchanged.
-  [[nodiscard]] std::string green(std::string_view text) const;
-  [[nodiscard]] std::string red(std::string_view text) const;
+  [[nodiscard]] std::string green(std::string_view text) const { return colored(text, 32); }
+  [[nodiscard]] std::string red(std::string_view text) const { return colored(text, 31); }
 
  private:
   static constexpr std::size_t kBufferBytes = 64 << 10;
 
+  [[nodiscard]] std::string colored(std::string_view text, int color) const;
   void remove_progress();
   void write_message(std::string_view text);
 

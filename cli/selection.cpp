@@ -11,6 +11,7 @@
 #include "base/glob.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 namespace safetensors::cli {
@@ -30,8 +31,7 @@ std::vector<std::string_view> list_parts(const std::vector<std::string>& lists) 
 }
 
 std::string unknown_dtype(std::string_view text) {
-  std::string known;
-  for (const Dtype dtype : all_dtypes()) (known += known.empty() ? "" : ", ") += to_string(dtype);
+  const std::string known = joined_texts(all_dtypes(), [](Dtype dtype) { return to_string(dtype); });
   return formatted("--dtype: unknown dtype `{}` (known: {}; {})", printable(text), known, kDtypeWords);
 }
 
@@ -61,9 +61,7 @@ std::string layers_text(const std::vector<const TensorInfo*>& tensors) {
 }
 
 std::string with_commas(const std::vector<std::string>& lists) {
-  std::string text;
-  for (const std::string& list : lists) (text += text.empty() ? "" : ",") += list;
-  return printable(text);
+  return printable(joined_texts(lists, std::identity(), ","));
 }
 
 }  // namespace

@@ -192,17 +192,14 @@ Status check_folder(const std::string& path, bool replace) {
 RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, std::size_t max_inputs, bool takes_rest)
     : verb(command.name),
       given_(given),
-      choices_(std::ranges::count(command.options, std::string_view("match"), option_name) > 0),
-      force_(given.has("force")),
-      dry_run_(given.has("dry-run")),
-      json_(given.json()) {
+      choices_(std::ranges::count(command.options, std::string_view("match"), option_name) > 0) {
   std::vector<std::string> paths = given.positionals;
   const auto out = given.value("output");
   const bool several = max_inputs > 1;  // a forgotten OUT must not replace the last IN
   if (paths.empty()) throw UsageError(out || several ? "which IN?" : "which IN and which OUT?");
   if (several && !out) throw UsageError("which OUT? -o OUT names it");
   if (out) paths.insert(takes_rest ? paths.begin() + 1 : paths.end(), *out);
-  if (paths.size() == 1 && takes_rest && force_ && std::string_view(verb) != "rename")
+  if (paths.size() == 1 && takes_rest && force() && std::string_view(verb) != "rename")
     paths.push_back(paths[0]);  // select and drop
   if (paths.size() == 1) throw UsageError("which OUT?");
   if (takes_rest) {
@@ -274,8 +271,8 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
 }
 
 Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) const {
-  if (!options.folder) return NewFile::check(output, force_);
-  Status status = check_folder(output, force_);
+  if (!options.folder) return NewFile::check(output, force());
+  Status status = check_folder(output, force());
   return status ? rewrite.check_old_files(output, *input.checkpoint()) : status;
 }
 
@@ -288,7 +285,7 @@ Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& con
   std::error_code ignored;
   // A file or folder that appears at the path from now on is not replaced. If the path is an empty folder, a model that
   // appears in it from now on is replaced.
-  how.new_folder = !force_ && !(options.folder && std::filesystem::is_directory(output, ignored));
+  how.new_folder = !force() && !(options.folder && std::filesystem::is_directory(output, ignored));
   return rewrite.write(output, how);
 }
 
@@ -297,7 +294,7 @@ Status RewriteRequest::look_at_side_files(const Input& input) {
   Result<SideFiles> found = find_side_files(input, output);
   if (!found) return found.error();
   side_files_ = *std::move(found);
-  return check_side_files(side_files_, output, force_);
+  return check_side_files(side_files_, output, force());
 }
 
 void RewriteRequest::show_side_files(Console& console, Json* json) const {
@@ -315,7 +312,7 @@ void RewriteRequest::show_side_files(Console& console, Json* json) const {
     if (list.size() > kNamed) text += formatted(" and {} more", list.size() - kNamed);
     console.line(text, 2);
   };
-  line(dry_run_ ? "would copy:" : "copied:", names);
+  line(given_.has("dry-run") ? "would copy:" : "copied:", names);
   if (choices_ && std::ranges::find(names, "config.json") != names.end())
     console.line("config.json is copied unchanged: check what it says about layers, names and dtypes", 2);
   line("not copied, because they are symlinks that lead out of the folder or to no regular file:", side_files_.refused);
@@ -345,7 +342,7 @@ void RewriteRequest::print(Console& console, const Rewrite& rewrite, const Rewri
   const CheckpointLayout& layout = rewrite.layout();
   std::uint64_t tensors = 0;
   for (const CheckpointFile& file : layout.files()) tensors += file.header.size();
-  if (json_) {
+  if (given_.json()) {
     Json json = document(console, report != nullptr);
     json.field("tensor_count", tensors).field("nbytes", layout.total_size());
     json.field("index", layout.index_text().empty() ? std::nullopt : std::optional(layout.index_name())).line();
@@ -366,12 +363,12 @@ void RewriteRequest::print(Console& console, const Rewrite& rewrite, const Rewri
 Json RewriteRequest::document(Console& console, bool written) const {
   Json json(console, verb);
   json.key("inputs").array(inputs, std::identity());
-  json.field("output", output).field("dry_run", dry_run_).field("written", written);
+  json.field("output", output).field("dry_run", given_.has("dry-run")).field("written", written);
   return json;
 }
 
 Exit RewriteRequest::fail(const std::string& path, const Error& error, Console& console, bool written) const {
-  if (json_) {
+  if (given_.json()) {
     Json json = document(console, written);
     json_input_error(json, path, error);
     json.finish();
@@ -390,14 +387,14 @@ Exit RewriteRequest::run(Console& console) {
   if (status) status = look_at_side_files(*input);
   if (!status) return fail(output, status.error(), console);
   std::optional<RewriteReport> report;
-  if (!dry_run_) {
+  if (!given_.has("dry-run")) {
     Result<RewriteReport> written = write(*rewrite, console);
     if (!written) return fail(output, written.error(), console);
     report = *std::move(written);
   }
   const RewriteReport* shown = report ? &*report : nullptr;
   if (report && rewrite->folder()) notice_beside(output, console);
-  if (shown != nullptr) status = copy_side_files(side_files_, output, force_);
+  if (shown != nullptr) status = copy_side_files(side_files_, output, force());
   if (!status) return fail(output, status.error(), console, report.has_value());
   print(console, *rewrite, shown);
   return Exit::good;

@@ -86,7 +86,7 @@ struct RewriteRequest {
     rest.pop_back();
   }
   // Whether --force is given.
-  [[nodiscard]] bool force() const { return force_; }
+  [[nodiscard]] bool force() const { return given_.has("force"); }
 
   // Opens IN, makes the plan, checks OUT, writes, and prints.
   Exit run(Console& console);
@@ -110,9 +110,6 @@ struct RewriteRequest {
   const Arguments& given_;
   SideFiles side_files_;
   bool choices_;  // whether the verb has --match
-  bool force_;
-  bool dry_run_;
-  bool json_;
 };
 
 // The tensors that are selected. Error: not_found, if a pattern matches no tensor, or if no tensor is selected.

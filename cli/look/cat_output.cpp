@@ -313,8 +313,7 @@ Status write_json(const CatRequest& request, const Sink& sink, Console& console)
   const TensorInfo& tensor = request.tensor;
   std::string head = formatted("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
                                json_escaped(request.file.path()), json_escaped(tensor.name));
-  std::string shape;
-  for (const std::uint64_t dim : request.slice.shape()) shape += (shape.empty() ? "" : ", ") + std::to_string(dim);
+  const std::string shape = joined_texts(request.slice.shape(), [](std::uint64_t dim) { return std::to_string(dim); });
   head += formatted("\"dtype\": \"{}\", ", to_string(request.dtype));
   if (request.dtype != tensor.dtype) head += formatted("\"cast_from\": \"{}\", ", to_string(tensor.dtype));
   head += formatted("\"shape\": [{}],\n \"values\":\n", shape);
@@ -326,11 +325,9 @@ Status write_json(const CatRequest& request, const Sink& sink, Console& console)
 // Returns a header of the NPY format, as of version 1.0, or of version 2.0 if the shape is too long: magic, version,
 // length, and a Python dict as text. It is padded so that the data, in C order, starts at a multiple of 64 bytes.
 std::string npy_header(std::string_view type, ShapeView shape) {
-  std::string text = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': (", type);
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += formatted("{}{}", i == 0 ? "" : ", ", shape[i]);
-  }
-  text += shape.size() == 1 ? ",), }" : "), }";
+  std::string text = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
+                               joined_texts(shape, [](std::uint64_t size) { return std::to_string(size); }),
+                               shape.size() == 1 ? "," : "");
   constexpr std::size_t kAlignment = 64;
   constexpr std::size_t kMaxShortHeader = 65535;  // bytes; the limit of a length in 2 bytes
   // Magic, version and the length in 2 or 4 bytes; the text ends with a line feed.

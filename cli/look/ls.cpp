@@ -79,8 +79,7 @@ const ListColumn* find_column(std::string_view name) {
 // Finds the columns of a list of names such as "name,size". Throws UsageError.
 std::vector<const ListColumn*> parse_columns(std::string_view list) {
   std::vector<const ListColumn*> columns;
-  std::string known;
-  for (const ListColumn& column : kColumns) (known += known.empty() ? "" : ", ") += column.name;
+  const std::string known = joined_texts(kColumns, [](const ListColumn& column) { return column.name; });
   for (const std::string_view name : split(list, ',')) {
     const ListColumn* const column = find_column(name);
     if (column == nullptr)

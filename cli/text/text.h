@@ -26,6 +26,15 @@ template <class... Values>
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Returns the texts of the items, with separators between them: "F32, BF16".
+template <class List, class Text>
+[[nodiscard]] std::string joined_texts(const List& list, const Text& text, std::string_view separator = ", ") {
+  std::string all;
+  std::size_t count = 0;
+  for (const auto& item : list) (all += count++ == 0 ? std::string_view() : separator) += text(item);
+  return all;
+}
+
 // Returns the parts between the separators, at least one.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 

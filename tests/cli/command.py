@@ -29,6 +29,12 @@ def has_expressions():
     return b"RE2" in version.stdout
 
 
+def has_hashes():
+    """Whether the command was built with OpenSSL, which digests need."""
+    version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True)
+    return b"sha256      none" not in version.stdout
+
+
 def header_of(path):
     with open(path, "rb") as file:
         return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -116,6 +122,17 @@ class FolderTest(unittest.TestCase):
         self.assertEqual(process.returncode, code, arguments)
         self.assertGreater(peak, 0)
         return peak
+
+    def limit_memory(self, size):
+        """Returns a function that limits the memory of a command. With a sanitizer, which reserves more, skips the test."""
+        import resource  # Windows has none
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+        if self.run_command("--version", preexec_fn=limit).returncode != 0:
+            self.skipTest("the program has a sanitizer, which needs memory of its own")
+        return limit
 
     def fail_with(self, code, text, *arguments, **options):
         """The command fails, says `text`, and leaves every file as it was."""

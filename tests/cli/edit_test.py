@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import shutil
 import unittest
 
@@ -241,10 +240,6 @@ class OutputTest(FolderTest):
             self.fail_with(1, "rule 10", verb, "model", "-o", "out", *options)
 
 
-def limit_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
-
-
 class ManyTensorsTest(FolderTest):
     """100,000 tensors of 64 bytes, with names as long as those of a mixture of experts."""
 
@@ -253,9 +248,7 @@ class ManyTensorsTest(FolderTest):
 
     def setUp(self):
         super().setUp()
-        # Sanitizers reserve more address space than the limit.
-        if self.run_command("--version", preexec_fn=limit_memory).returncode != 0:
-            self.skipTest("the program has a sanitizer, which needs memory of its own")
+        self.limit_memory(700 << 20)
         names = sorted(
             f"model.layers.{i // 800}.mlp.experts.{i // 2 % 400}.{'up' if i % 2 else 'down'}_proj.weight"
             for i in range(self.COUNT)
@@ -298,9 +291,7 @@ class ManyPairsTest(FolderTest):
 
     def setUp(self):
         super().setUp()
-        # Sanitizers reserve more address space than the limit.
-        if self.run_command("--version", preexec_fn=limit_memory).returncode != 0:
-            self.skipTest("the program has a sanitizer, which needs memory of its own")
+        self.limit_memory(700 << 20)
         self.bytes = self.put_pairs("in", "0123456789abcdefghijklmnopqrstuvwxyz_.-")
 
     def put_pairs(self, name, characters):

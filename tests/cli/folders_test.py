@@ -10,7 +10,7 @@ import json
 import os
 import unittest
 
-from command import FolderTest
+from command import FolderTest, has_hashes
 
 
 class FoldersTest(FolderTest):
@@ -312,7 +312,7 @@ class CacheTest(FoldersTest):
         self.write("hub/models--only--tokenizer/blobs/x", "")
         message = self.answer(1, "ls", "hub")[1]
         self.assertIn("a cache of models, name one of them: `hub/models--only--tokenizer`, `hub/models--x--y`", message)
-        if "sha256      none" in self.answer(0, "--version")[0]:
+        if not has_hashes():
             self.skipTest("the command was built without OpenSSL")
         snapshots = [f"{self.repository}/snapshots/{name}" for name in (self.MAIN, self.OLD)]
         expected = [f"{name}/model.safetensors: matches its blob" for name in snapshots]

@@ -5,7 +5,6 @@ rename_test.py SAFETENSORS [unittest's arguments]
 """
 
 import random
-import resource
 import unittest
 
 from command import FolderTest, has_expressions, header_of
@@ -114,10 +113,7 @@ class ExpressionsTest(FolderTest):
         self.assertTrue(text.isascii() and "\x1b" not in text)
 
     def run_limited(self, *arguments):
-        # Sanitizers reserve more address space than the limit.
-        if self.run_command("--version", preexec_fn=limit_memory).returncode != 0:
-            self.skipTest("the program has a sanitizer, which needs memory of its own")
-        return self.run_command(*arguments, preexec_fn=limit_memory)
+        return self.run_command(*arguments, preexec_fn=self.limit_memory(128 << 20))
 
     def test_memory_of_hostile_names(self):
         # An engine that keeps all its states needs more: each byte of these names leads to another one.
@@ -149,10 +145,6 @@ class ExpressionsTest(FolderTest):
             result = self.run_limited("rename", "in", "out", expression)
             self.assertEqual(result.returncode, 2)
             self.assertIn(message, result.stderr.decode())
-
-
-def limit_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (128 << 20, 128 << 20))
 
 
 if __name__ == "__main__":

@@ -9,18 +9,12 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import unittest
 
-from command import PROGRAM, FolderTest
+from command import FolderTest, has_hashes
 
 X, Y, Z = "x.safetensors", "y.safetensors", "z.safetensors"
 REMEDY = "m: note: `safetensors index m` shows the right index, and writes it with --force"
-
-
-def has_hashes():
-    version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True)
-    return b"sha256      none" not in version.stdout
 
 
 class VerifyTest(FolderTest):
