@@ -116,7 +116,7 @@ void ElementText::append(std::string& out, std::span<const std::byte> packed, st
 constexpr std::uint64_t kChunk = 768 << 10;
 
 // The bytes of a slice in the dtype of the output. A cast converts each chunk as it is read.
-class SliceValues final : private file::ReadTensorBytes {
+class SliceValues {
  public:
   explicit SliceValues(const CatRequest& request)
       : request_(request),
@@ -141,19 +141,19 @@ class SliceValues final : private file::ReadTensorBytes {
   }
 
  private:
-  Status operator()(std::uint64_t offset, std::span<std::byte> destination) noexcept override {
-    return os::read_exactly(request_.file.source(), request_.tensor.file_offset + offset, destination);
-  }
   // Reads the bytes of the slice from `offset` on: whole pieces together, and parts of the first and of the last piece.
   Status read_slice(std::uint64_t offset, std::span<std::byte> destination) {
+    const file::ReadTensorBytes read = [this](std::uint64_t from, std::span<std::byte> to) {
+      return os::read_exactly(request_.file.source(), request_.tensor.file_offset + from, to);
+    };
     while (!destination.empty()) {
       const std::uint64_t inside = offset % piece_bytes_;
       const std::uint64_t count = inside == 0 ? destination.size() / piece_bytes_ : 0;
       const std::uint64_t bytes = count > 0 ? count * piece_bytes_ : piece_bytes_ - inside;
       const auto part = destination.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, destination.size())));
-      Status status =
-          count > 0 ? file::read_slice(request_.slice, {offset / piece_bytes_, count}, *this, bounce_, part.data())
-                    : (*this)(in_tensor(offset), part);
+      Status status = count > 0
+                          ? file::read_slice(request_.slice, {offset / piece_bytes_, count}, read, bounce_, part.data())
+                          : read(in_tensor(offset), part);
       if (!status) return status;
       offset += part.size();
       destination = destination.subspan(part.size());
