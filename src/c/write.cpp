@@ -96,6 +96,7 @@ Result<Writer> create_file(Call& call, const char* path, const std::vector<Tenso
 Result<CheckpointWriter> create_model(const char* path, const std::vector<TensorData>& tensors,
                                       const Options& options) {
   std::vector<CheckpointTensor> list;
+  list.reserve(tensors.size());
   for (const TensorData& each : tensors) list.push_back({each.name, each.dtype, each.shape});
   auto layout = CheckpointLayout::make(list, options.split);
   if (!layout) return std::move(layout).error();
