@@ -153,6 +153,7 @@ def test_a_slice_by_pread_reads_its_bytes_only(tmp_path: Path) -> None:
         return int(counters.read_text().split()[1])
 
     rows = {"one": (7, 1), "list": ([30, 33], 4), "tensor": (torch.tensor([5, 6]), 2), "axis": ((None, slice(2, 4)), 2)}
+    rows["mask"] = (torch.arange(64) == 9, 1)
     with safe_open(tmp_path / "t", "pt", backend="pread") as f:
         part = f.get_slice("a")
         for index, count in rows.values():
