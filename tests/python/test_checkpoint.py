@@ -1,10 +1,13 @@
-"""Tests Checkpoint: a mapping of the tensors of several files."""
+"""Checkpoint is a mapping of the tensors of several files, and offers what safe_open offers. It can be closed, copied and pickled."""
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
+import pickle
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,12 +23,13 @@ import safetensors.numpy as stn
 from safetensors import Checkpoint, MissingTensorError, SafetensorError, load, safe_open, stream
 
 FRAMEWORKS = pytest.mark.parametrize("kind", ["np", "pt"])
+WANT = sharded.tensors()
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return sharded.save(tmp_path / "model", sharded.tensors())
+    return sharded.save(tmp_path / "model", WANT, step="7")
 
 
 def opened(paths: Any, kind: str) -> Checkpoint:
@@ -37,12 +41,11 @@ def opened(paths: Any, kind: str) -> Checkpoint:
 @FRAMEWORKS
 def test_checkpoint_is_mapping_of_all_files(folder: Path, kind: str) -> None:
     checkpoint = opened(folder, kind)
-    want = sharded.tensors()
-    assert isinstance(checkpoint, Mapping) and len(checkpoint) == len(want)
+    assert isinstance(checkpoint, Mapping) and len(checkpoint) == len(WANT)
     assert list(checkpoint) == ["ids", "empty", "wte", "scale", "bias", "mask"]  # in file order
     assert checkpoint.files == [str(folder / FIRST), str(folder / SECOND)]
     for name, tensor in checkpoint.items():
-        assert same(tensor, want[name]), name
+        assert same(tensor, WANT[name]), name
     assert "wte" in checkpoint and "wtf" not in checkpoint and 3 not in checkpoint
     assert "\ud800" not in checkpoint
     assert repr(checkpoint) == f"Checkpoint({checkpoint.files!r}, 6 tensors)"
@@ -78,7 +81,7 @@ def test_name_that_is_no_str_raises_type_error(folder: Path) -> None:
 
 def test_accepts_every_kind_of_path(folder: Path) -> None:
     one, two = folder / FIRST, folder / SECOND
-    names = set(sharded.tensors())
+    names = set(WANT)
     for paths in (
         folder, str(folder), os.fsencode(folder), folder / sharded.INDEX, [folder], (str(folder),),
         [one, str(two)], iter([one, two]), (p for p in (one, two)), folder.glob("*.safetensors"),
@@ -203,7 +206,7 @@ def test_loaded_tensors_share_no_memory(folder: Path, kind: str) -> None:
     gc.collect()
     for file in folder.iterdir():
         os.truncate(file, 0)
-    assert same(two, sharded.tensors()["wte"]) and one[3, 3] == 7
+    assert same(two, WANT["wte"]) and one[3, 3] == 7
     with pytest.raises(SafetensorError):
         part[1:]
 
@@ -212,12 +215,11 @@ def test_loaded_tensors_share_no_memory(folder: Path, kind: str) -> None:
 def test_loads_tensors_of_other_frameworks(folder: Path, kind: str) -> None:
     framework({"tf": "tensorflow", "mlx": "mlx.core"}.get(kind, kind))
     checkpoint = Checkpoint(folder, kind)
-    want = sharded.tensors()
     loaded = checkpoint.load(["wte", "bias"], slices={"wte": slice(2, 4)})
-    assert (np.asarray(loaded["wte"]) == want["wte"][2:4]).all()
-    assert (np.asarray(checkpoint["wte"]) == want["wte"]).all()
+    assert (np.asarray(loaded["wte"]) == WANT["wte"][2:4]).all()
+    assert (np.asarray(checkpoint["wte"]) == WANT["wte"]).all()
     streamed = {name: np.asarray(t) for name, t in checkpoint.stream(["wte", "bias"], dtype="F32")}
-    assert (streamed["bias"] == want["bias"]).all() and streamed["bias"].dtype == np.float32
+    assert (streamed["bias"] == WANT["bias"]).all() and streamed["bias"].dtype == np.float32
 
 
 def test_forked_child_can_load(folder: Path) -> None:
@@ -225,9 +227,8 @@ def test_forked_child_can_load(folder: Path) -> None:
     checkpoint.load()
     child = os.fork()
     if child == 0:
-        want = sharded.tensors()
-        good = all(same(a, want[n]) for n, a in checkpoint.load(threads=2).items())
-        good = good and len(list(checkpoint.stream())) == len(want)
+        good = all(same(a, WANT[n]) for n, a in checkpoint.load(threads=2).items())
+        good = good and len(list(checkpoint.stream())) == len(WANT)
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -249,3 +250,138 @@ def test_error_shows_path_of_caller_unchanged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as error:
         safe_open(path, "np")
     assert str(error.value) == "No such file or directory: " + path
+
+
+# What safe_open offers
+
+
+def test_one_file_looks_the_same_as_in_safe_open(tmp_path: Path) -> None:
+    stn.save_file(WANT, tmp_path / "t", {"a": "b"}, durability="none")
+    with safe_open(tmp_path / "t", "np") as f, Checkpoint(tmp_path / "t") as checkpoint:
+        assert checkpoint.offset_keys() == f.offset_keys() and sorted(checkpoint.keys()) == f.keys()
+        assert checkpoint.metadata() == f.metadata() == {"a": "b"}
+        assert list(checkpoint.get_tensors()) == list(f.get_tensors())
+        for name in f.keys():
+            assert same(checkpoint.get_tensor(name), WANT[name])
+            one, other = checkpoint.get_tensor_meta(name), f.get_tensor_meta(name)
+            assert (one.dtype, one.shape, one.data_offsets) == (other.dtype, other.shape, other.data_offsets)
+            assert repr(checkpoint.get_slice(name)) == repr(f.get_slice(name))
+
+
+def test_every_public_method_of_safe_open_is_there() -> None:
+    public = {name for name in dir(safe_open) if not name.startswith("_")}
+    assert public - set(dir(Checkpoint)) == {"prefetch"}  # Checkpoint has stream
+
+
+def test_metadata_are_those_of_the_first_file(folder: Path, tmp_path: Path) -> None:
+    assert Checkpoint(folder).metadata() == {"format": "pt", "step": "7"}
+    stn.save_file({"x": np.zeros(1)}, tmp_path / "x", durability="none")
+    assert Checkpoint([tmp_path / "x", folder]).metadata() is None
+
+
+def test_dtypes_and_shapes_need_no_bytes(folder: Path) -> None:
+    checkpoint = Checkpoint(folder)
+    for file in folder.glob("*.safetensors"):
+        os.truncate(file, 500)  # within the header: a read would fail
+    assert {n: (checkpoint.get_tensor_meta(n).dtype, checkpoint.get_tensor_meta(n).shape) for n in checkpoint} == {
+        "wte": ("F32", [10, 8]), "bias": ("F16", [8]), "ids": ("I64", [6]), "scale": ("F64", []), "empty": ("F32", [0, 3]), "mask": ("BOOL", [2, 2]),
+    }  # fmt: skip
+
+
+def test_closed_checkpoint_refuses_calls_and_keeps_tensors(folder: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else None
+    with Checkpoint(folder) as checkpoint:
+        tensor, part = checkpoint["wte"], checkpoint.get_slice("wte")
+        items = checkpoint.stream()
+    checkpoint.close()
+    for call in (
+        lambda: checkpoint["wte"], lambda: len(checkpoint), lambda: list(checkpoint), lambda: "wte" in checkpoint, lambda: checkpoint.files,
+        checkpoint.load, checkpoint.stream, checkpoint.metadata, checkpoint.offset_keys, lambda: pickle.dumps(checkpoint), lambda: copy.copy(checkpoint),
+    ):  # fmt: skip
+        with pytest.raises(SafetensorError, match="^the checkpoint is closed$"):
+            call()
+    assert same(tensor, WANT["wte"]) and same(part[1:], WANT["wte"][1:]) and len(list(items)) == len(WANT)
+    del part, items
+    assert before is None or len(os.listdir("/proc/self/fd")) == before
+
+
+# Copies
+
+
+def copies(checkpoint: Checkpoint) -> list[Checkpoint]:
+    pickled = [pickle.loads(pickle.dumps(checkpoint, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    return [*pickled, copy.copy(checkpoint), copy.deepcopy(checkpoint)]
+
+
+class Named(Checkpoint):
+    """A subclass, which copies must keep."""
+
+
+@pytest.mark.parametrize("kind", ["np", "pt"])
+def test_copies_are_open_on_their_own(folder: Path, kind: Any) -> None:
+    if kind == "pt":
+        framework("torch")
+    original = Named(folder, kind, backend="mmap")
+    for again in copies(original):
+        assert type(again) is Named and again is not original and again != original
+        assert list(again) == list(original) and again.files == original.files
+        assert repr(again.get_slice("wte")) == repr(original.get_slice("wte"))
+        assert type(again["wte"]) is type(original["wte"]) and same(again["wte"], WANT["wte"])
+        again.close()
+    assert same(original["wte"], WANT["wte"])
+
+
+@pytest.mark.parametrize("where", ["plain", "[a]*"])
+def test_copies_find_relative_paths_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    folder = sharded.save(tmp_path / where / "model", WANT)
+    monkeypatch.chdir(tmp_path / where)
+    given: list[Any] = ["model", Path("model"), b"model", "model/*.safetensors", ["model/" + p.name for p in sorted(folder.glob("*.safetensors"))], iter(["model"])]
+    opened = [Checkpoint(paths) for paths in given]
+    pickled = [pickle.dumps(checkpoint) for checkpoint in opened]
+    monkeypatch.chdir("/")
+    for one, data in zip(opened, pickled, strict=True):
+        again = pickle.loads(data)
+        assert list(again) == list(one) and same(again["wte"], WANT["wte"])
+
+
+def test_copy_of_a_removed_checkpoint_is_an_error(folder: Path) -> None:
+    data = pickle.dumps(Checkpoint(folder))
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(data)
+
+
+# A script, because workers that are spawned import it again.
+WORKERS = """
+import sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+from safetensors import Checkpoint
+
+class Rows(Dataset):
+    def __init__(self, path):
+        self.checkpoint = Checkpoint(path, "pt")
+        self.checkpoint["rows"]  # the parent has used it, too
+    def __len__(self):
+        return self.checkpoint.get_tensor_meta("rows").shape[0]
+    def __getitem__(self, row):
+        return self.checkpoint.get_slice("rows")[row]
+
+if __name__ == "__main__":
+    data = Rows(sys.argv[1])
+    loader = DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=sys.argv[2])
+    for _ in range(2):
+        print(torch.cat(list(loader)).sum().item(), len(data))
+"""
+
+
+@pytest.mark.parametrize("context", ["spawn", "fork", "forkserver"])
+def test_workers_of_a_data_loader_read_it(tmp_path: Path, context: str) -> None:
+    framework("torch")
+    sharded.save(tmp_path / "model", {"rows": np.arange(60, dtype=np.float32).reshape(20, 3), "other": np.zeros(2)})
+    (tmp_path / "script.py").write_text(WORKERS)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "model"), context]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "1770.0 20\n" * 2), done.stderr
