@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LIMIT = 120  # seconds for all cases of a world size
+LIMIT = 600  # seconds for all cases of a world size
 GLOO_LIMIT = 30  # seconds that a collective waits for other ranks
 
 Results = dict[str, dict[int, str]]
