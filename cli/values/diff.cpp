@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -106,6 +107,26 @@ class Comparison {
  public:
   explicit Comparison(const DiffOptions& options) : options_(options) {}
 
+  Result<DiffResult> run(Tensors first, Tensors second, Console& console) {
+    if (Status status = pair_all(first, second); !status) return std::move(status).error();
+    diffs_.resize(chunks_.size());
+    for (const bool rest : {false, true}) {
+      const auto work = [&](std::size_t index) { return compare(index, rest); };
+      if (Status status = for_each_chunk(chunks_, console, work); !status) return std::move(status).error();
+      for (std::size_t i = 0; i < chunks_.size(); ++i)
+        if (diffs_[i]) differs_.insert(chunks_[i].item);
+      if (differs_.empty()) break;
+    }
+    for (std::size_t i = 0; i < chunks_.size(); ++i)
+      if (diffs_[i]) found_[chunks_[i].item].values.add(*diffs_[i]);
+    DiffResult result{.tensors = std::move(found_)};
+    result.equal_tensors = std::erase_if(result.tensors, [](const TensorDiff& tensor) {
+      return tensor.kind == DiffKind::values && tensor.values.differing == 0;
+    });
+    return result;
+  }
+
+ private:
   Status pair_all(Tensors first, Tensors second) {
     std::map<std::string_view, Tensor> others;
     for (const Tensor& tensor : second) others.emplace(tensor.name(), tensor);
@@ -133,26 +154,6 @@ class Comparison {
     return {};
   }
 
-  Result<DiffResult> run(Console& console) {
-    diffs_.resize(chunks_.size());
-    differs_.resize(found_.size());
-    for (const bool rest : {false, true}) {
-      const auto work = [&](std::size_t index) { return compare(index, rest); };
-      if (Status status = for_each_chunk(chunks_, console, work); !status) return std::move(status).error();
-      for (std::size_t i = 0; i < chunks_.size(); ++i)
-        if (diffs_[i]) differs_[chunks_[i].item] = true;
-      if (std::ranges::find(differs_, char{true}) == differs_.end()) break;
-    }
-    for (std::size_t i = 0; i < chunks_.size(); ++i)
-      if (diffs_[i]) found_[chunks_[i].item].values.add(*diffs_[i]);
-    DiffResult result{.tensors = std::move(found_)};
-    result.equal_tensors = std::erase_if(result.tensors, [](const TensorDiff& tensor) {
-      return tensor.kind == DiffKind::values && tensor.values.differing == 0;
-    });
-    return result;
-  }
-
- private:
   void add_pair(const Tensor& first, const Tensor& second) {
     const bool same_shape = std::ranges::equal(first.shape(), second.shape());
     const DiffKind kind = !same_shape                       ? DiffKind::shape
@@ -169,7 +170,7 @@ class Comparison {
     static thread_local Side second;
     const Chunk& chunk = chunks_[index];
     const TensorDiff& pair = found_[chunk.item];
-    if (rest && (diffs_[index] || !differs_[chunk.item])) return {};
+    if (rest && (diffs_[index] || !differs_.contains(chunk.item))) return {};
     if (Status status = first.read(*pair.first, chunk); !status) return status;
     if (Status status = second.read(*pair.second, chunk); !status) return status;
     if (!rest && first.dtype == second.dtype &&
@@ -217,7 +218,7 @@ class Comparison {
   std::vector<TensorDiff> found_;  // also of pairs that may turn out equal
   std::vector<Chunk> chunks_;
   std::vector<std::optional<Differences>> diffs_;  // of the chunks that were compared
-  std::vector<char> differs_;                      // per element of found_: whether a chunk was compared
+  std::set<std::size_t> differs_;                  // items with such chunks
 };
 
 }  // namespace
@@ -232,9 +233,7 @@ void Differences::add(const Differences& later) noexcept {
 }
 
 Result<DiffResult> diff(Tensors first, Tensors second, const DiffOptions& options, Console& console) {
-  Comparison comparison(options);
-  if (Status status = comparison.pair_all(first, second); !status) return std::move(status).error();
-  return comparison.run(console);
+  return Comparison(options).run(first, second, console);
 }
 
 }  // namespace safetensors::cli
