@@ -15,28 +15,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
 namespace safetensors::cli {
 namespace {
-
-struct DiffRequest {
-  std::vector<std::string> paths;
-  std::optional<std::string> map;  // --map
-  DiffOptions options = {};
-  std::string sort = {};  // "name", "max-error", "relative", "differing"; empty: the order of A
-  std::optional<std::uint64_t> top = std::nullopt;  // number of rows
-  bool by_layer = false;
-  bool exit_zero = false;
-  bool brief = false;
-  bool json = false;
-};
-
-// Whether the values of the tensors can be compared.
-bool compares_values(const TensorDiff& found) {
-  return found.kind == DiffKind::values || found.kind == DiffKind::dtype;
-}
 
 std::string described(const Tensor& tensor) {
   return formatted("{} {}", to_string(tensor.dtype()), shape_text(tensor.shape()));
@@ -62,9 +46,8 @@ std::string_view name_of(const TensorDiff& found) {
   return (found.first ? found.first : found.second)->name();
 }
 
-// The number of elements that differ, as text. elements: all of them.
-std::string elements_text(const Differences& found, std::uint64_t elements) {
-  return formatted("{} of {}", grouped(found.differing), grouped(elements));
+std::string share(std::uint64_t part, std::uint64_t all) {
+  return formatted("{} of {}", grouped(part), grouped(all));
 }
 
 std::string error_text(double error, const Differences& found) {
@@ -89,20 +72,22 @@ template <class List>
 void sort_differences(List& list, std::string_view sort) {
   std::ranges::stable_sort(list, [](const auto& a, const auto& b) { return natural_less(name_of(a), name_of(b)); });
   const auto by = [&](auto key) {
-    std::ranges::stable_sort(list, std::greater<>(), [&](const auto& one) { return key(one.values); });
+    std::ranges::stable_sort(list, std::greater<>(),
+                             [&](const auto& one) { return key(one.values.value_or(Differences())); });
   };
   if (sort == "max-error") by(max_error_of);
   if (sort == "relative") by(relative_of);
   if (sort == "differing") by([](const Differences& found) { return found.differing; });
 }
 
-std::size_t rows_of(std::size_t count, const DiffRequest& request) {
-  return static_cast<std::size_t>(std::min<std::uint64_t>(count, request.top.value_or(count)));
+// The rows that --top leaves of a table.
+template <class Row>
+std::span<const Row> top_of(const std::vector<Row>& rows, const Arguments& given) {
+  return std::span(rows).first(std::min<std::uint64_t>(rows.size(), given.number("top").value_or(rows.size())));
 }
 
-void print_rest(Console& console, std::size_t count, const DiffRequest& request, const char* noun) {
-  const std::size_t rows = rows_of(count, request);
-  if (rows < count) console.out(formatted("... and {}\n", counted(count - rows, noun)));
+void print_rest(Console& console, std::size_t rows, const char* noun) {
+  if (rows > 0) console.out(formatted("... and {}\n", counted(rows, noun)));
 }
 
 // The beginning of a name that stands for its layer.
@@ -121,17 +106,18 @@ std::string_view layer_of(std::string_view name) {
 struct Layer {
   std::string_view name;
   std::uint64_t tensors = 0;
-  std::uint64_t different = 0;  // tensors
-  std::uint64_t elements = 0;   // of the tensors that differ
-  Differences values = {};      // its means are sums: each tensor counts by its elements
+  std::uint64_t different = 0;             // tensors
+  std::uint64_t elements = 0;              // of the tensors that differ
+  std::optional<Differences> values = {};  // their means are sums: each tensor counts by its elements
 
   void add(const TensorDiff& found) {
     ++different;
-    if (!compares_values(found)) return;
-    Differences added = found.values;
+    if (!found.values) return;
+    Differences added = *found.values;
     added.mean_error *= static_cast<double>(found.first->numel());
     added.mean_magnitude *= static_cast<double>(found.first->numel());
-    values.add(added);
+    if (!values) values.emplace();
+    values->add(added);
     elements += found.first->numel();
   }
 };
@@ -167,7 +153,8 @@ std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
   return index;
 }
 
-void print_layers(Console& console, const std::vector<Layer>& layers, const DiffRequest& request) {
+void print_layers(Console& console, const std::vector<Layer>& layers, const Arguments& given) {
+  if (layers.empty()) return;
   Rows rows(console, nullptr, "",
             {{nullptr, "LAYER", kLeft, Table::Narrow::name},
              {nullptr, "TENSORS", kRight},
@@ -175,19 +162,22 @@ void print_layers(Console& console, const std::vector<Layer>& layers, const Diff
              {nullptr, "MAX ERROR", kRight},
              {nullptr, "RELATIVE", kRight},
              {nullptr, "MEAN ERROR", kRight, kHide}});
-  if (layers.empty()) return;
-  for (const Layer& one : std::span(layers).first(rows_of(layers.size(), request))) {
-    std::string texts[] = {formatted("{} of {}", grouped(one.different), grouped(one.tensors)), "", "", "", ""};
-    if (request.options.values && one.elements > 0) {
-      texts[1] = elements_text(one.values, one.elements);
-      texts[2] = error_text(one.values.max_error, one.values);
-      texts[3] = error_text(relative_of(one.values), one.values);
-      texts[4] = error_text(one.values.mean_error / static_cast<double>(one.elements), one.values);
+  const std::span<const Layer> shown = top_of(layers, given);
+  for (const Layer& one : shown) {
+    const auto error = [&](double value) { return Cell().shown(error_text(value, *one.values)); };
+    std::vector<Cell> cells(6);
+    cells[0] = one.name;
+    cells[1] = Cell().shown(share(one.different, one.tensors));
+    if (one.elements > 0) {
+      cells[2] = Cell().shown(share(one.values->differing, one.elements));
+      cells[3] = error(one.values->max_error);
+      cells[4] = error(relative_of(*one.values));
+      cells[5] = error(one.values->mean_error / static_cast<double>(one.elements));
     }
-    rows.row({one.name, texts[0], texts[1], texts[2], texts[3], texts[4]});
+    rows.row(cells);
   }
   rows.finish();
-  print_rest(console, layers.size(), request, "more layer");
+  print_rest(console, layers.size() - shown.size(), "more layer");
 }
 
 constexpr auto kDiffTable = joined(
@@ -305,8 +295,7 @@ std::string side_json(const std::optional<Tensor>& tensor) {
 }
 
 // Shows a row per tensor that differs. tensors: sorted.
-void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors,
-                      const DiffRequest& request) {
+void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors, const Arguments& given) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
   if (json == nullptr && tensors.empty()) return;
   Rows rows(console, json, "tensors",
@@ -320,7 +309,8 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
              {"relative_error", "RELATIVE", kRight},
              {"mean_error", "MEAN ERROR", kRight, kHide},
              {"first_differing", "FIRST", kLeft, kHide}});
-  for (const TensorDiff& found : std::span(tensors).first(rows_of(tensors.size(), request))) {
+  const std::span<const TensorDiff> shown = top_of(tensors, given);
+  for (const TensorDiff& found : shown) {
     std::vector<Cell> cells(10);
     cells[0] = name_of(found);
     cells[1] = kKinds[static_cast<std::size_t>(found.kind)];
@@ -331,13 +321,13 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
       cells[3] = Cell::raw(side_json(found.second));
     }
     std::vector<std::uint64_t> index;
-    if (compares_values(found) && request.options.values) {
-      const Differences& values = found.values;
+    if (found.values) {
+      const Differences& values = *found.values;
       const auto error = [&](double value) {
         if (json != nullptr) return Cell(value);
         return Cell(value).shown(values.differing > 0 ? error_text(value, values) : "");
       };
-      cells[4] = Cell(values.differing).shown(elements_text(values, found.first->numel()));
+      cells[4] = Cell(values.differing).shown(share(values.differing, found.first->numel()));
       cells[5] = values.nan_differing;
       cells[6] = error(values.max_error);
       cells[7] = error(relative_of(values));
@@ -348,81 +338,85 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
     rows.row(cells);
   }
   rows.finish();
-  if (json == nullptr) print_rest(console, tensors.size(), request, "more tensor");
+  if (json == nullptr) print_rest(console, tensors.size() - shown.size(), "more tensor");
 }
 
-void print_json(Console& console, Json& json, const DiffResult& result, const MetadataDiffs& metadata,
-                const DiffRequest& request) {
-  json.field("differ", !result.tensors.empty() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
-  json.line().key("metadata").open('[');
-  metadata.each([&](const MetadataDiff& found) {
-    json.line().open('{').field("key", found.key).field("first", found.first).field("second", found.second).close('}');
+// Writes a JSON document.
+void print_json(Console& console, const Arguments& given, const std::function<void(Json&)>& content) {
+  Json json(console, "diff");
+  json.field("first", given.positionals[0]).field("second", given.positionals[1]);
+  content(json);
+  json.finish();
+}
+
+void show(Console& console, const Arguments& given, const DiffResult& result, const MetadataDiffs& metadata,
+          const std::vector<Layer>& layers) {
+  if (!given.json()) {
+    if (!given.has("brief")) {
+      given.has("by-layer") ? print_layers(console, layers, given)
+                            : show_differences(console, nullptr, result.tensors, given);
+      print_metadata(console, metadata);
+    }
+    return print_summary(console, result, metadata);
+  }
+  print_json(console, given, [&](Json& json) {
+    json.field("differ", !result.tensors.empty() || metadata.count() > 0).field("equal_tensors", result.equal_tensors);
+    json.line().key("metadata").open('[');
+    metadata.each([&](const MetadataDiff& found) {
+      json.line().open('{').field("key", found.key).field("first", found.first).field("second", found.second);
+      json.close('}');
+    });
+    json.close(']');
+    show_differences(console, &json.line(), result.tensors, given);
   });
-  json.close(']');
-  show_differences(console, &json.line(), result.tensors, request);
 }
 
-Exit fail(const DiffRequest& request, const std::string& path, const Error& error, Console& console) {
-  if (request.json) {
-    Json json(console, "diff");
-    json.field("first", request.paths[0]).field("second", request.paths[1]);
-    json_input_error(json, "", error);
-    json.finish();
-  }
-  return input_error(path, error, console);
-}
-
-void print_table(Console& console, const DiffRequest& request, const DiffResult& result, const Input& first) {
-  if (!request.by_layer) return show_differences(console, nullptr, result.tensors, request);
+// The names of all compared tensors, each once.
+std::vector<std::string_view> names_of(const Input& first, const DiffResult& result, const Selection& selection) {
   std::vector<std::string_view> names;
-  for (const Tensor& tensor : first.set()) {
-    if (request.options.selection.selects(tensor.info())) names.push_back(tensor.name());
-  }
-  for (const TensorDiff& found : result.tensors) {
+  for (const Tensor& tensor : first.set())
+    if (selection.selects(tensor.info())) names.push_back(tensor.name());
+  for (const TensorDiff& found : result.tensors)
     if (!found.first) names.push_back(found.second->name());
-  }
-  print_layers(console, layers_of(result.tensors, names, request.sort), request);
+  return names;
 }
 
-Exit compare(DiffRequest& request, Console& console) {
-  if (request.paths[0] == kStandardInput && request.paths[1] == kStandardInput)
-    throw UsageError("only one of A and B can be standard input");
-  const PipeData data = request.options.values ? PipeData::keep : PipeData::skip;
-  const Result<Input> first = Input::open(request.paths[0], console, {}, data);
-  if (!first) return fail(request, request.paths[0], first.error(), console);
-  const Result<Input> second = Input::open(request.paths[1], console, {}, data);
-  if (!second) return fail(request, request.paths[1], second.error(), console);
-  if (request.map) {
-    Result<NameMap> names = read_name_map(*request.map, *first, request.paths[0]);
-    if (!names) return fail(request, *request.map, names.error(), console);
-    request.options.names = *std::move(names);
+Exit compare(const Arguments& given, DiffOptions options, Console& console) {
+  const std::vector<std::string>& paths = given.positionals;
+  const auto fail = [&](const std::string& path, const Error& error) {
+    if (given.json()) print_json(console, given, [&](Json& json) { json_input_error(json, "", error); });
+    return input_error(path, error, console);
+  };
+  const PipeData data = options.values ? PipeData::keep : PipeData::skip;
+  const Result<Input> first = Input::open(paths[0], console, {}, data);
+  if (!first) return fail(paths[0], first.error());
+  const Result<Input> second = Input::open(paths[1], console, {}, data);
+  if (!second) return fail(paths[1], second.error());
+  const std::optional<std::string> map = given.value("map");
+  if (map) {
+    Result<NameMap> names = read_name_map(*map, *first, paths[0]);
+    if (!names) return fail(*map, names.error());
+    options.names = *std::move(names);
   }
   const Interrupt interrupt;
-  Result<DiffResult> result = diff(first->set(), second->set(), request.options, console);
+  Result<DiffResult> result = diff(first->set(), second->set(), options, console);
   if (!result && Interrupt::caught()) return Exit::good;
-  const bool by_map = !result && request.map && result.error().code == Errc::invalid_argument;
-  if (!result) return fail(request, by_map ? *request.map : request.paths[0], result.error(), console);
+  const bool by_map = !result && map && result.error().code == Errc::invalid_argument;
+  if (!result) return fail(by_map ? *map : paths[0], result.error());
   const MetadataDiffs metadata(*first, *second);
-  if (!request.sort.empty()) sort_differences(result->tensors, request.sort);
-  if (request.json) {
-    Json json(console, "diff");
-    json.field("first", request.paths[0]).field("second", request.paths[1]);
-    print_json(console, json, *result, metadata, request);
-    json.finish();
-  } else {
-    if (!request.brief) print_table(console, request, *result, *first);
-    if (!request.brief) print_metadata(console, metadata);
-    print_summary(console, *result, metadata);
-  }
-  const Selection& selection = request.options.selection;
-  if (!selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
+  const std::string sort = given.value("sort").value_or("");
+  if (!sort.empty()) sort_differences(result->tensors, sort);
+  std::vector<Layer> layers;
+  if (given.has("by-layer")) layers = layers_of(result->tensors, names_of(*first, *result, options.selection), sort);
+  show(console, given, *result, metadata, layers);
+  if (!options.selection.empty() && result->tensors.empty() && result->equal_tensors == 0) {
     std::vector<const TensorInfo*> all = infos(*first);
     for (const Listed& listed : second->tensors()) all.push_back(listed.info);
-    console.message(selection.nothing(std::move(all), " in A or B"));
+    console.message(options.selection.nothing(std::move(all), " in A or B"));
     return Exit::negative;
   }
   const bool same = result->tensors.empty() && metadata.count() == 0;
-  return same || request.exit_zero ? Exit::good : Exit::negative;
+  return same || given.has("exit-zero") ? Exit::good : Exit::negative;
 }
 
 double tolerance(const Arguments& given, std::string_view name, std::string_view example) {
@@ -435,22 +429,18 @@ double tolerance(const Arguments& given, std::string_view name, std::string_view
 
 Exit run_diff(const Arguments& given, Console& console) {
   if (given.positionals.size() != 2) throw UsageError("takes two paths, A and B");
-  DiffRequest request{.paths = given.positionals,
-                      .map = given.value("map"),
-                      .sort = given.value("sort").value_or(""),
-                      .top = given.number("top"),
-                      .by_layer = given.has("by-layer"),
-                      .exit_zero = given.has("exit-zero"),
-                      .brief = given.has("brief"),
-                      .json = given.json()};
-  request.options.selection = Selection(given);
-  request.options.values = !given.has("no-values");
-  if (!request.options.values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
+  const bool values = !given.has("no-values");
+  if (!values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
     throw UsageError("--no-values does not go with a tolerance");
-  request.options.rtol = tolerance(given, "rtol", "1e-3");
-  request.options.atol = tolerance(given, "atol", "1e-6");
-  request.options.ulps = given.number("ulps", "a whole number, such as 4").value_or(0);
-  return compare(request, console);
+  const DiffOptions options{.rtol = tolerance(given, "rtol", "1e-3"),
+                            .atol = tolerance(given, "atol", "1e-6"),
+                            .ulps = given.number("ulps", "a whole number, such as 4").value_or(0),
+                            .values = values,
+                            .selection = Selection(given)};
+  (void)given.number("top");  // an error of usage comes before the work
+  if (given.positionals[0] == kStandardInput && given.positionals[1] == kStandardInput)
+    throw UsageError("only one of A and B can be standard input");
+  return compare(given, options, console);
 }
 
 }  // namespace

@@ -118,10 +118,10 @@ class Comparison {
       if (differs_.empty()) break;
     }
     for (std::size_t i = 0; i < chunks_.size(); ++i)
-      if (diffs_[i]) found_[chunks_[i].item].values.add(*diffs_[i]);
+      if (diffs_[i]) found_[chunks_[i].item].values->add(*diffs_[i]);
     DiffResult result{.tensors = std::move(found_)};
     result.equal_tensors = std::erase_if(result.tensors, [](const TensorDiff& tensor) {
-      return tensor.kind == DiffKind::values && tensor.values.differing == 0;
+      return tensor.kind == DiffKind::values && (!tensor.values || tensor.values->differing == 0);
     });
     return result;
   }
@@ -159,9 +159,10 @@ class Comparison {
     const DiffKind kind = !same_shape                       ? DiffKind::shape
                           : first.dtype() != second.dtype() ? DiffKind::dtype
                                                             : DiffKind::values;
-    if (same_shape && options_.values)
+    const bool compared = same_shape && options_.values;
+    if (compared)
       add_chunks(chunks_, found_.size(), first.numel(), std::max(bits(first.dtype()), bits(second.dtype())));
-    found_.push_back({.kind = kind, .first = first, .second = second});
+    found_.push_back({kind, first, second, compared ? std::optional(Differences()) : std::nullopt});
   }
 
   // rest: the second pass, over the chunks that the first pass did not compare.

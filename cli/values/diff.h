@@ -59,7 +59,7 @@ struct TensorDiff {
   DiffKind kind = DiffKind::values;
   std::optional<Tensor> first = std::nullopt;
   std::optional<Tensor> second = std::nullopt;
-  Differences values = {};  // for DiffKind::values and DiffKind::dtype, with DiffOptions::values
+  std::optional<Differences> values = std::nullopt;  // if they were compared
 };
 
 struct DiffResult {
