@@ -19,7 +19,7 @@ constexpr const Command* kCommands[] = {&kLs,   &kInfo,  &kCat,   &kStats,  &kPa
                                         &kHash, &kDiff,  &kMeta,  &kSelect, &kDrop,       &kRename,
                                         &kCast, &kMerge, &kSplit, &kIndex,  &kCompletions};
 
-constexpr std::size_t kColumns = 80;
+constexpr std::size_t kHelpColumns = 80;
 constexpr std::string_view kExit = "exit: ";
 
 // Appends `before` and text, in lines of 80 columns. All lines after the first are indented as far as the text in it.
@@ -29,7 +29,7 @@ void append_lines(std::string& help, const std::string& before, std::string_view
     if (lines.size() > before.size()) lines.append("\n").append(before.size(), ' ');
     lines += line;
   }
-  (help += wrap_words(lines, kColumns, before.size())) += '\n';
+  (help += wrap_words(lines, kHelpColumns, before.size())) += '\n';
 }
 
 // Appends paragraphs. A line feed before a letter ends a line of the source, not one of the text.
@@ -38,7 +38,7 @@ void append_paragraphs(std::string& help, std::string text) {
     const bool in_paragraph = text[i - 1] != '\n' && text[i + 1] != '\n' && text[i + 1] != ' ';
     if (text[i] == '\n' && in_paragraph) text[i] = ' ';
   }
-  (help += wrap_words(text, kColumns, 0)) += '\n';
+  (help += wrap_words(text, kHelpColumns, 0)) += '\n';
 }
 
 // "-m, --match GLOB". Options without a letter have spaces in its place.

@@ -2,9 +2,9 @@
 // the file is one JSON document in it, which the script of the page reads and draws. This file parses
 // the command line, collects what the page shows, and replaces the output atomically.
 //
-// Names and metadata come from strangers. They are only in the JSON document, where quoted() escapes each `<`, so that
-// no text can end the document. The script shows them only as text, and the Content-Security-Policy allows only this
-// script and this style.
+// Names and metadata come from strangers. They are only in the JSON document, where json_quoted() escapes each `<`, so
+// that no text can end the document. The script shows them only as text, and the Content-Security-Policy allows only
+// this script and this style.
 #include "page.h"
 #include "arguments.h"
 #include "command.h"
@@ -24,7 +24,7 @@ namespace safetensors::cli {
 namespace {
 
 // A string of the JSON document. `<` is escaped: it could begin `</script>` or `<!--`.
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   std::string string = "\"";
   for (const char c : json_escaped(text)) c == '<' ? string += "\\u003c" : string += c;
   return string + '"';
@@ -47,7 +47,7 @@ std::string files_text(const Input& input, std::vector<std::uint64_t>& begins) {
   std::uint64_t end = 0;
   return array(input.files(), [&](const File& file) {
     const Header& header = file.header();
-    const std::string name = quoted(printable(input.file_name(begins.size())));
+    const std::string name = json_quoted(printable(input.file_name(begins.size())));
     begins.push_back(end);
     end += header.file_bytes();
     return formatted("{{\"name\":{},\"begin\":{},\"bytes\":{},\"header\":{}}}", name, begins.back(),
@@ -67,8 +67,8 @@ std::string metadata_text(const Input& input) {
   }
   return array(pairs, [](const Metadata::value_type& pair) {
     const auto& [key, value] = pair;
-    return formatted("[{},{}]", quoted(printable(key)),
-                     quoted(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue)));
+    return formatted("[{},{}]", json_quoted(printable(key)),
+                     json_quoted(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue)));
   });
 }
 
@@ -96,7 +96,7 @@ std::string page_text(const std::string& path, const Input& input, const std::ve
       "<body>\n{}<script id=\"data\" type=\"application/json\">\n",
       kPageStyleHash, kPageScriptHash, kPageStyle, kPageHtml);
   page += formatted("{{\"schema\":\"safetensors.page/1\",\"path\":{},\"stats\":{},\n\"files\":{},\n",
-                    quoted(printable(shown_path(path))), stats != nullptr, files_text(input, begins));
+                    json_quoted(printable(shown_path(path))), stats != nullptr, files_text(input, begins));
   page += formatted("\"metadata\":{},\n", metadata_text(input));
   page += formatted("\"dtypes\":{},\n\"bits\":{},\n",
                     array(
@@ -107,7 +107,7 @@ std::string page_text(const std::string& path, const Input& input, const std::ve
   page += "\"tensors\":" + array(tensors, [&](const Listed& listed) {
             const auto& [info, file] = listed;
             total += parameters(*info);
-            return formatted("[{},{},\"{}\",{},{},{},{}{}]", quoted(printable(info->name)), rank(info->dtype),
+            return formatted("[{},{},\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)), rank(info->dtype),
                              shape_text(info->shape), info->nbytes(), file, info->file_offset,
                              begins[file] + info->file_offset,
                              stats != nullptr ? stats_text((*stats)[index++]) : std::string());
