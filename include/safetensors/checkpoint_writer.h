@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors {
@@ -108,11 +109,11 @@ class CheckpointWriter {
 
   /// @{
   /// Moves the work. The CheckpointWriter moved from is closed.
-  SAFETENSORS_API CheckpointWriter(CheckpointWriter&&) noexcept;
-  SAFETENSORS_API CheckpointWriter& operator=(CheckpointWriter&&) noexcept;
+  CheckpointWriter(CheckpointWriter&&) noexcept = default;
+  CheckpointWriter& operator=(CheckpointWriter&&) noexcept = default;
   /// @}
   /// Removes the bytes written, unless commit() was successful. A joined writer removes nothing.
-  SAFETENSORS_API ~CheckpointWriter();
+  ~CheckpointWriter() = default;
 
   /// @{
   /// Writes bytes, rows, a slice or a whole tensor, as the functions of Writer with the same names do. Any number of
@@ -180,9 +181,10 @@ class CheckpointWriter {
 
  private:
   struct State;
-  CheckpointWriter(const CheckpointLayout& layout, std::unique_ptr<State> state) noexcept;
+  CheckpointWriter(const CheckpointLayout& layout, std::shared_ptr<State> state) noexcept
+      : layout_(layout), state_(std::move(state)) {}
   CheckpointLayout layout_;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 /// @{

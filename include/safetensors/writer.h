@@ -100,11 +100,11 @@ class Writer {
 
   /// @{
   /// Moves the work. The Writer moved from is closed.
-  SAFETENSORS_API Writer(Writer&&) noexcept;
-  SAFETENSORS_API Writer& operator=(Writer&&) noexcept;
+  Writer(Writer&&) noexcept = default;
+  Writer& operator=(Writer&&) noexcept = default;
   /// @}
   /// Removes the bytes written, unless commit() was successful.
-  SAFETENSORS_API ~Writer();
+  ~Writer() = default;
 
   /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor.
   ///
@@ -161,9 +161,9 @@ class Writer {
 
  private:
   struct State;
-  Writer(const Header& header, std::unique_ptr<State> state) noexcept;
+  Writer(const Header& header, std::shared_ptr<State> state) noexcept : header_(header), state_(std::move(state)) {}
   Header header_;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of this object alone
 };
 
 /// Options of edit_metadata().

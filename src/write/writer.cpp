@@ -45,7 +45,7 @@ struct Writer::State {
 
   // Calls a function of the file.
   template <class Call>
-  static Status with(const std::unique_ptr<State>& state, const Call& call) noexcept {
+  static Status with(const std::shared_ptr<State>& state, const Call& call) noexcept {
     return base::guarded([&]() -> Status { return state ? call(*state->file) : Status(write::closed_error()); });
   }
   Status commit() {
@@ -59,17 +59,11 @@ struct Writer::State {
   std::unique_ptr<write::TensorFile> file;
 };
 
-Writer::Writer(const Header& header, std::unique_ptr<State> state) noexcept
-    : header_(header), state_(std::move(state)) {}
-Writer::Writer(Writer&&) noexcept = default;
-Writer& Writer::operator=(Writer&&) noexcept = default;
-Writer::~Writer() = default;
-
 Result<Writer> Writer::create(PathView path, const Header& header, const WriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<Writer> {
     const Result<write::FileSize> size = write::size_of(header);
     if (!size) return size.error();
-    auto state = std::make_unique<State>(options, *size, path);
+    auto state = std::make_shared<State>(options, *size, path);
     auto file =
         write::TensorFile::create(io::AtomicFile::create(path, size->file, write::to_atomic_file_options(options)),
                                   header, *size, state->session);
@@ -107,7 +101,7 @@ struct CheckpointWriter::State {
 
   // Calls a function of the file with a tensor. Error also: not_found.
   template <class Call>
-  static Status with(const std::unique_ptr<State>& state, const CheckpointLayout& layout, std::string_view tensor,
+  static Status with(const std::shared_ptr<State>& state, const CheckpointLayout& layout, std::string_view tensor,
                      const Call& call) noexcept {
     return base::guarded([&]() -> Status {
       if (!state) return write::closed_error();
@@ -226,12 +220,6 @@ void CheckpointWriter::State::discard() noexcept {
   folder.reset();
 }
 
-CheckpointWriter::CheckpointWriter(const CheckpointLayout& layout, std::unique_ptr<State> state) noexcept
-    : layout_(layout), state_(std::move(state)) {}
-CheckpointWriter::CheckpointWriter(CheckpointWriter&&) noexcept = default;
-CheckpointWriter& CheckpointWriter::operator=(CheckpointWriter&&) noexcept = default;
-CheckpointWriter::~CheckpointWriter() = default;
-
 Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const CheckpointLayout& layout,
                                                   const CheckpointWriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointWriter> {
@@ -248,7 +236,7 @@ Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const Checkpo
       head_bytes += size->head;
       sizes.push_back(*size);
     }
-    auto state = std::make_unique<State>(options, total, head_bytes, folder);
+    auto state = std::make_shared<State>(options, total, head_bytes, folder);
     if (options.shared) {
       state->role = State::Role::creator;
       state->session_id = io::random_id();
@@ -268,7 +256,7 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
     if (!parsed) return parsed.error();
     std::uint64_t total = 0;
     for (const CheckpointFile& file : layout.files()) total += file.header.file_bytes();
-    auto state = std::make_unique<State>(options, total, 0, parsed->folder);
+    auto state = std::make_shared<State>(options, total, 0, parsed->folder);
     state->role = State::Role::joined;
     state->session_id = parsed->session;
     state->writer_id = io::random_id();
