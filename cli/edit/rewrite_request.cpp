@@ -69,9 +69,8 @@ bool is_weights(std::string_view name) {
 }
 
 Status copy_file(const SideFile& from, const std::string& to, bool replace) {
-  os::System& system = os::real_system();
   const os::Descriptor file(
-      system.open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
+      os::open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
   if (!file.valid()) return system_fault(Errc::open_failed, "cannot open", errno, from.path);
   os::FileStatus status;
   if (os::status_of(file.get(), status) != 0)
@@ -88,7 +87,7 @@ Status copy_file(const SideFile& from, const std::string& to, bool replace) {
   if (!copy) return at_target(copy.error());
   std::vector<std::byte> buffer(std::size_t{1} << 20);
   for (std::uint64_t done = 0;;) {
-    const std::ptrdiff_t got = system.read_at(file.get(), buffer.data(), buffer.size(), done);
+    const std::ptrdiff_t got = os::read_at(file.get(), buffer.data(), buffer.size(), done);
     if (got < 0) return system_fault(Errc::read_failed, "cannot read", errno, from.path);
     if (got == 0) break;
     done += static_cast<std::uint64_t>(got);

@@ -33,12 +33,11 @@ bool is_final(int error_number) noexcept {
 
 }  // namespace
 
-AtomicFile::AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options, os::System& system)
-    : system_(system),
-      path_(path),
+AtomicFile::AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options)
+    : path_(path),
       options_(options),
       target_(std::move(target)),
-      file_(options.sync, path, system),
+      file_(options.sync, path),
       process_(os::process_id()) {}
 
 AtomicFile::~AtomicFile() {
@@ -46,8 +45,8 @@ AtomicFile::~AtomicFile() {
 }
 
 Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, std::uint64_t size,
-                                                       const AtomicFileOptions& options, std::string_view shown,
-                                                       os::System& system) noexcept {
+                                                       const AtomicFileOptions& options,
+                                                       std::string_view shown) noexcept {
   return base::guarded([&]() -> Result<std::unique_ptr<AtomicFile>> {
     if (shown.empty()) shown = path;
     if (size > os::kMaxOffset)
@@ -58,9 +57,9 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
       error.path = shown;
       return error;
     }
-    std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options, system));
+    std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options));
     if (options.remove_orphans && made->target_.old)
-      remove_orphans(os::DescriptorPath(made->target_.directory.get()).text, system,
+      remove_orphans(os::DescriptorPath(made->target_.directory.get()).text,
                      size >= kMinSizeToListAll ? kAllNames : kMaxNamesForSmallFile);
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
@@ -82,9 +81,9 @@ Status AtomicFile::open_temporary() {
 // Returns false after any failure. The caller then opens a file with a name, which succeeds or reports the error.
 bool AtomicFile::open_anonymous() noexcept {
   // The file is open for reading, too, because copy_to_named() may have to read it.
-  os::Descriptor made(system_.open_at(target_.directory.get(), ".",
-                                      os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, 0666));
-  if (!made.valid() || system_.file_system(made.get()) != os::FileSystem::local || !system_.linkable(made.get()))
+  os::Descriptor made(os::open_at(target_.directory.get(), ".",
+                                  os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, 0666));
+  if (!made.valid() || os::file_system_of(made.get()) != os::FileSystem::local || !os::linkable(made.get()))
     return false;
   file_.adopt(made.release());
   anonymous_ = true;
@@ -98,8 +97,8 @@ Status AtomicFile::open_named() {
   int error_number = 0;
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
-    const int made = system_.open_at(target_.directory.get(), name.c_str(),
-                                     os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, mode);
+    const int made = os::open_at(target_.directory.get(), name.c_str(),
+                                 os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, mode);
     if (made < 0) {
       error_number = errno;
       if (error_number != EEXIST && error_number != EINTR) break;
@@ -107,7 +106,7 @@ Status AtomicFile::open_named() {
     }
     file_.adopt(made);
     temporary_ = std::move(name);
-    if (keep_temporary(file_.descriptor(), system_)) return {};
+    if (keep_temporary(file_.descriptor())) return {};
     discard();
     error_number = EBUSY;  // reported if every attempt loses its name to clean_directory()
   }
@@ -123,23 +122,23 @@ void AtomicFile::adopt_mode_and_owner() noexcept {
   bool same_user = old.user == now.user;
   bool same_group = old.group == now.group;
   if (!same_user || !same_group) {
-    if (system_.change_owner(file_.descriptor(), old.user, old.group) == 0)
+    if (os::change_owner(file_.descriptor(), old.user, old.group) == 0)
       same_user = same_group = true;
     else if (!same_group)
-      same_group = system_.change_owner(file_.descriptor(), os::kKeepUser, old.group) == 0;
+      same_group = os::change_owner(file_.descriptor(), os::kKeepUser, old.group) == 0;
   }
   // Set-user-ID and set-group-ID bits stay only if the file keeps both user and group.
   std::uint32_t mode = old.permissions;
   if (!same_user || !same_group) mode &= 0777U;
   // A different group gets only the permissions of others.
   if (!same_group) mode = (mode & ~070U) | (mode & 07U) << 3;
-  (void)system_.change_mode(file_.descriptor(), mode);
+  (void)os::change_mode(file_.descriptor(), mode);
 }
 
 // Only a lack of space is an error. File systems without preallocation are fine.
 Status AtomicFile::preallocate(std::uint64_t size) {
   if (options_.sync == Sync::none || size == 0) return {};
-  if (system_.preallocate(file_.descriptor(), size) == 0 || !os::out_of_space(errno)) return {};
+  if (os::preallocate(file_.descriptor(), size) == 0 || !os::out_of_space(errno)) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write " + std::to_string(size) + " bytes", path_);
 }
 
@@ -156,8 +155,7 @@ Status AtomicFile::commit() noexcept {
 }
 
 Status AtomicFile::publish() {
-  if (system_.file_system(file_.descriptor()) == os::FileSystem::local || system_.sync(file_.descriptor()) == 0)
-    return {};
+  if (os::file_system_of(file_.descriptor()) == os::FileSystem::local || os::sync(file_.descriptor()) == 0) return {};
   return os::system_error(Errc::sync_failed, errno, "cannot make the new file visible to other machines", path_);
 }
 
@@ -188,7 +186,7 @@ Status AtomicFile::link() {
   }
   if (error_number == EEXIST && replaces) {
     // Lock before the name exists: otherwise clean_directory() could take the file for that of a dead writer.
-    (void)lock_temporary(file_.descriptor(), system_);
+    (void)lock_temporary(file_.descriptor());
     for (int i = 0; i < kMaxNameAttempts && error_number == EEXIST; ++i) {
       std::string name = temporary_name();
       error_number = link_as(name);
@@ -205,7 +203,7 @@ Status AtomicFile::link() {
 
 // Returns 0 or errno.
 int AtomicFile::link_as(const std::string& name) noexcept {
-  if (system_.link_at(file_.descriptor(), target_.directory.get(), name.c_str()) != 0) return errno;
+  if (os::link_at(file_.descriptor(), target_.directory.get(), name.c_str()) != 0) return errno;
   anonymous_ = false;
   return 0;
 }
@@ -225,7 +223,7 @@ Status AtomicFile::copy_to_named() {
 }
 
 Status AtomicFile::rename() {
-  if (system_.rename_at(target_.directory.get(), temporary_.c_str(), target_.name.c_str()) == 0) {
+  if (os::rename_at(target_.directory.get(), temporary_.c_str(), target_.name.c_str()) == 0) {
     temporary_.clear();
     file_.close();
     return {};
@@ -255,13 +253,13 @@ bool AtomicFile::rename_unsupported(int error_number) const noexcept {
 Status AtomicFile::write_in_place() {
   file_.close();
   const int from =
-      system_.open_at(target_.directory.get(), temporary_.c_str(), os::OpenFlags::read | os::OpenFlags::no_follow, 0);
+      os::open_at(target_.directory.get(), temporary_.c_str(), os::OpenFlags::read | os::OpenFlags::no_follow, 0);
   if (from < 0) return os::system_error(Errc::replace_failed, errno, "cannot read the new file", path_);
   const os::Descriptor source(from);
-  (void)lock_temporary(from, system_);  // the lock of the writer ended with its descriptor
+  (void)lock_temporary(from);  // the lock of the writer ended with its descriptor
   const int to = open_in_place();
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
-  FileWriter target(options_.sync, path_, system_);
+  FileWriter target(options_.sync, path_);
   target.adopt(to);
   const Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::from_fd(from);
   if (!file) return file.error();
@@ -275,12 +273,12 @@ Status AtomicFile::write_in_place() {
 int AtomicFile::open_in_place() noexcept {
   constexpr os::OpenFlags kOverwrite = os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::truncate |
                                        os::OpenFlags::no_follow | os::OpenFlags::no_wait;
-  const int opened = system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite, 0666);
+  const int opened = os::open_at(target_.directory.get(), target_.name.c_str(), kOverwrite, 0666);
   if (opened >= 0 || !rename_unsupported(errno)) return opened;
   // The file system cannot truncate either, so the old file makes way for a new one.
   const int error_number = errno;
-  if (system_.unlink_at(target_.directory.get(), target_.name.c_str()) == 0)
-    return system_.open_at(target_.directory.get(), target_.name.c_str(), kOverwrite | os::OpenFlags::only_new, 0666);
+  if (os::unlink_at(target_.directory.get(), target_.name.c_str()) == 0)
+    return os::open_at(target_.directory.get(), target_.name.c_str(), kOverwrite | os::OpenFlags::only_new, 0666);
   errno = error_number;
   return -1;
 }
@@ -290,15 +288,15 @@ Status AtomicFile::sync_directory() noexcept {
     if (options_.sync != Sync::full) return {};
     int error_number = EBADF;
     if (target_.directory_readable) {
-      if (system_.sync(target_.directory.get()) == 0) return {};
+      if (os::sync(target_.directory.get()) == 0) return {};
       error_number = errno;
     }
     // The directory cannot be opened for reading or cannot be synced. Sync its whole file system instead.
     if (error_number == EBADF || error_number == EINVAL || error_number == ENOSYS || os::is_unsupported(error_number)) {
-      const os::Descriptor file(system_.open_at(target_.directory.get(), target_.name.c_str(),
-                                                os::OpenFlags::read | os::OpenFlags::no_follow | os::OpenFlags::no_wait,
-                                                0));
-      if (file.valid() && system_.sync_file_system(file.get()) == 0) return {};
+      const os::Descriptor file(os::open_at(target_.directory.get(), target_.name.c_str(),
+                                            os::OpenFlags::read | os::OpenFlags::no_follow | os::OpenFlags::no_wait,
+                                            0));
+      if (file.valid() && os::sync_file_system(file.get()) == 0) return {};
       error_number = errno;
     }
     return os::system_error(Errc::replaced_not_durable, error_number,
@@ -307,7 +305,7 @@ Status AtomicFile::sync_directory() noexcept {
 }
 
 void AtomicFile::take_back() noexcept {
-  (void)system_.unlink_at(target_.directory.get(), target_.name.c_str());
+  (void)os::unlink_at(target_.directory.get(), target_.name.c_str());
 }
 
 // Idempotent. Ignores errors.
@@ -315,7 +313,7 @@ void AtomicFile::discard() noexcept {
   file_.close();
   anonymous_ = false;
   if (temporary_.empty() || os::process_id() != process_) return;
-  (void)system_.unlink_at(target_.directory.get(), temporary_.c_str());
+  (void)os::unlink_at(target_.directory.get(), temporary_.c_str());
   temporary_.clear();
 }
 

@@ -69,17 +69,11 @@ class AtomicFile {
  public:
   // shown: the path that errors show; empty: the path.
   // size: the size of the file in bytes. The caller must write every byte. 0: the size is unknown, so no space is
-  // reserved and the bytes go through the page cache. system must outlive the AtomicFile.
+  // reserved and the bytes go through the page cache.
   // Errors: those of resolve_target(), open_failed, write_failed (the file is too large, or there is no space for it).
   [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
                                                                   const AtomicFileOptions& options,
-                                                                  std::string_view shown = {},
-                                                                  os::System& system = os::real_system()) noexcept;
-  [[nodiscard]] static Result<std::unique_ptr<AtomicFile>> create(std::string_view path, std::uint64_t size,
-                                                                  const AtomicFileOptions& options,
-                                                                  os::System& system) noexcept {
-    return create(path, size, options, {}, system);
-  }
+                                                                  std::string_view shown = {}) noexcept;
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -125,7 +119,7 @@ class AtomicFile {
   void take_back() noexcept;
 
  private:
-  AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options, os::System& system);
+  AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options);
   Status open_temporary();
   bool open_anonymous() noexcept;
   Status open_named();
@@ -140,7 +134,6 @@ class AtomicFile {
   bool rename_unsupported(int error_number) const noexcept;
   void discard() noexcept;
 
-  os::System& system_;
   const std::string path_;
   const AtomicFileOptions options_;
   Target target_;

@@ -108,56 +108,6 @@ void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
   returned_.notify_one();
 }
 
-DirectWriter::DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept
-    : system_(system),
-      descriptor_(std::move(descriptor)),
-      block_(std::max(
-          {std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock}, os::page_size()})),
-      memory_alignment_(alignment.memory) {}
-
-std::unique_ptr<DirectWriter> DirectWriter::open(int directory, const char* name, int descriptor, os::System& system) {
-  // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
-  // measured.
-  if (!os::on_local_device(descriptor)) return nullptr;
-  constexpr os::OpenFlags kFlags =
-      os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  os::Descriptor opened(name != nullptr
-                            ? system.open_at(directory, name, kFlags | os::OpenFlags::no_follow, 0)
-                            : system.open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor).text, kFlags, 0));
-  os::FileStatus same, expected;
-  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor, expected) != 0 ||
-      !same.identity.same_file(expected.identity))
-    return nullptr;
-  os::DirectAlignment alignment;
-  if (system.direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
-    alignment = {.known = true, .memory = kBlock, .offset = kBlock};
-  if (!fits(alignment)) return nullptr;
-  // On file systems with blocks larger than a page, the page cache works in whole blocks.
-  const std::uint64_t preferred = same.block_size;
-  if (power_of_two(preferred) && preferred <= kDirectChunk)
-    alignment.offset = std::max(alignment.offset, static_cast<std::uint32_t>(preferred));
-  return std::unique_ptr<DirectWriter>(new DirectWriter(std::move(opened), alignment, system));
-}
-
-DirectWriter::Outcome DirectWriter::write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
-  std::size_t done = 0;
-  while (done < blocks.size() && usable()) {
-    // A write can be short, for instance after a signal.
-    const std::ptrdiff_t count =
-        system_.write_at(descriptor_.get(), blocks.data() + done, blocks.size() - done, offset + done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
-    if (count <= 0) {
-      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: a write through the page cache works or reports the error.
-      usable_.store(false, std::memory_order_relaxed);
-      break;
-    }
-    done += static_cast<std::size_t>(count);
-    if (done % block_ != 0) break;  // The rest is no longer aligned.
-  }
-  return {done, 0};
-}
-
 // A search among few sizes. A trial of the next size costs one write. If it was slower, the next trial waits four times
 // as long, so in fragmented memory all trials together cost little. One slow write of a larger size is enough to go
 // back to the smaller one: the next trial comes soon if that was an accident.
@@ -199,11 +149,51 @@ void PieceSize::record_used(double per_byte) noexcept {
 
 void FileWriter::close() noexcept {
   direct_.reset();
-  if (descriptor_ >= 0) (void)system_.close(std::exchange(descriptor_, -1));
+  if (descriptor_ >= 0) (void)os::close(std::exchange(descriptor_, -1));
 }
 
 void FileWriter::open_direct(int directory, const char* name) {
-  if (sync_ != Sync::none) direct_ = DirectWriter::open(directory, name, descriptor_, system_);
+  // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
+  // measured.
+  if (sync_ == Sync::none || !os::on_local_device(descriptor_)) return;
+  constexpr os::OpenFlags kFlags =
+      os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor opened(name != nullptr
+                            ? os::open_at(directory, name, kFlags | os::OpenFlags::no_follow)
+                            : os::open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor_).text, kFlags));
+  os::FileStatus same, expected;
+  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor_, expected) != 0 ||
+      !same.identity.same_file(expected.identity))
+    return;
+  os::DirectAlignment alignment;
+  if (os::direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
+    alignment = {.known = true, .memory = kBlock, .offset = kBlock};
+  if (!fits(alignment)) return;
+  block_ =
+      std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock}, os::page_size()});
+  // On file systems with blocks larger than a page, the page cache works in whole blocks.
+  if (power_of_two(same.block_size) && same.block_size <= kDirectChunk)
+    block_ = std::max(block_, static_cast<std::size_t>(same.block_size));
+  memory_alignment_ = alignment.memory;
+  direct_ = std::move(opened);
+}
+
+FileWriter::Outcome FileWriter::write_direct(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
+  std::size_t done = 0;
+  while (done < blocks.size() && direct()) {
+    // A write can be short, for instance after a signal.
+    const std::ptrdiff_t count = os::write_at(direct_.get(), blocks.data() + done, blocks.size() - done, offset + done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
+    if (count <= 0) {
+      // EINVAL, EOPNOTSUPP, memory that cannot be pinned: a write through the page cache works or reports the error.
+      direct_refused_.store(true, std::memory_order_relaxed);
+      break;
+    }
+    done += static_cast<std::size_t>(count);
+    if (done % block_ != 0) break;  // The rest is no longer aligned.
+  }
+  return {done, 0};
 }
 
 Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t offset) const {
@@ -219,7 +209,7 @@ Status FileWriter::after_writing(std::size_t written) {
   if (sync_ == Sync::none) return {};
   const std::uint64_t before = written_.fetch_add(written);
   if (before / kWritebackBytes == (before + written) / kWritebackBytes) return {};
-  if (system_.start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
+  if (os::start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write", path_);
 }
 
@@ -227,7 +217,7 @@ Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byt
   while (!bytes.empty()) {
     const std::size_t size = std::min(bytes.size(), local_ ? piece_size_.next() : kWritebackBytes);
     const PieceSize::Time begin = os::thread_cpu_time();
-    const std::ptrdiff_t count = system_.write_at(descriptor_, bytes.data(), size, offset);
+    const std::ptrdiff_t count = os::write_at(descriptor_, bytes.data(), size, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
     const auto written = static_cast<std::size_t>(count);
@@ -242,23 +232,22 @@ Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byt
 // Splits the chunk into an unaligned head, whole blocks and a tail. Only the whole blocks are written directly.
 Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes,
                                BounceBufferPool& bounce_buffers) {
-  if (!direct() || bytes.size() < direct_->block()) return write_buffered(offset, bytes);
-  const std::size_t block = direct_->block();
-  const std::size_t head = (block - static_cast<std::size_t>(offset % block)) % block;
-  const std::size_t whole = bytes.size() < head ? 0 : (bytes.size() - head) / block * block;
+  if (!direct() || bytes.size() < block_) return write_buffered(offset, bytes);
+  const std::size_t head = (block_ - static_cast<std::size_t>(offset % block_)) % block_;
+  const std::size_t whole = bytes.size() < head ? 0 : (bytes.size() - head) / block_ * block_;
   if (whole == 0) return write_buffered(offset, bytes);
   if (Status status = write_buffered(offset, bytes.first(head)); !status) return status;
 
   const std::uint64_t begin = offset + head;
   std::span<const std::byte> blocks = bytes.subspan(head, whole);
-  DirectWriter::Outcome outcome{};
-  if (direct_->aligned(blocks.data())) {
-    outcome = direct_->write(begin, blocks);
+  Outcome outcome{};
+  if (reinterpret_cast<std::uintptr_t>(blocks.data()) % memory_alignment_ == 0) {
+    outcome = write_direct(begin, blocks);
   } else {
     const Result<BounceBufferPool::Lease> copy = bounce_buffers.take();
     if (!copy) return copy.error();
     std::memcpy(copy->at(begin), blocks.data(), whole);
-    outcome = direct_->write(begin, {copy->at(begin), whole});
+    outcome = write_direct(begin, {copy->at(begin), whole});
   }
   if (outcome.error_number != 0)
     return write_failed(outcome.error_number, whole - outcome.written, begin + outcome.written);
@@ -320,7 +309,7 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
     const Result<os::Lease> lease = file.lease();
     source_failed = !lease;
     if (!lease) return lease.error();
-    const std::ptrdiff_t count = system_.copy_range(lease->get(), from, descriptor_, offset, length);
+    const std::ptrdiff_t count = os::copy_range(lease->get(), from, descriptor_, offset, length);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;  // A copy through a buffer works or reports the error.
     const auto copied = static_cast<std::size_t>(count);
@@ -365,13 +354,13 @@ Status FileWriter::finish() {
   direct_.reset();
   // Never retry: after a failed fsync() the system may have dropped the dirty pages, and a second fsync() would
   // succeed.
-  if (sync_ != Sync::none && system_.sync(descriptor_) != 0)
+  if (sync_ != Sync::none && os::sync(descriptor_) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
   // Network file systems report failed writes when any descriptor of the file is closed. Close a duplicate, because the
   // original holds the lock.
-  int closed = system_.duplicate(descriptor_);
-  if (closed < 0 && system_.file_system(descriptor_) != os::FileSystem::local) closed = release();
-  if (closed >= 0 && system_.close(closed) != 0 && errno != EINTR)
+  int closed = os::duplicate(descriptor_);
+  if (closed < 0 && os::file_system_of(descriptor_) != os::FileSystem::local) closed = release();
+  if (closed >= 0 && os::close(closed) != 0 && errno != EINTR)
     return os::system_error(Errc::write_failed, errno, "cannot close the new file", path_);
   finished_ = true;
   return {};

@@ -80,42 +80,6 @@ class BounceBufferPool {
   unsigned made_ = 0;  // number of buffers allocated
 };
 
-// Writes whole blocks of a file without the page cache (O_DIRECT). Reads without it: io/source_reader.h.
-class DirectWriter {
- public:
-  // Opens the file of `descriptor` a second time: by its name in a directory, or through /proc if name is nullptr.
-  // Returns nullptr if the system cannot write directly, or if direct writes gain nothing: on file systems in memory,
-  // over a network or in user space.
-  [[nodiscard]] static std::unique_ptr<DirectWriter> open(int directory, const char* name, int descriptor,
-                                                          os::System& system);
-  // Returns false after the system has refused a write.
-  [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }
-  // Offset and size of a write must be multiples of this number of bytes. It is a multiple of the page size, so that no
-  // page is written both directly and through the page cache. It is a multiple of the memory alignment too, so that a
-  // buffer from BounceBufferPool::Lease::at() is aligned.
-  [[nodiscard]] std::size_t block() const noexcept { return block_; }
-  // Returns whether the alignment of memory allows a direct write from it.
-  [[nodiscard]] bool aligned(const std::byte* memory) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(memory) % memory_alignment_ == 0;
-  }
-
-  struct Outcome {
-    std::size_t written;  // bytes, from the start
-    int error_number;     // 0: the caller must write the rest through the page cache; else the error of the file
-  };
-  // Writes blocks. Thread-safe.
-  [[nodiscard]] Outcome write(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
-
- private:
-  DirectWriter(os::Descriptor descriptor, const os::DirectAlignment& alignment, os::System& system) noexcept;
-
-  os::System& system_;
-  const os::Descriptor descriptor_;
-  const std::size_t block_;
-  const std::size_t memory_alignment_;
-  std::atomic<bool> usable_{true};
-};
-
 // The writes to one file. For a larger write, a file system looks for larger pages. While they are plentiful, that
 // takes less time per byte. If memory is fragmented, it takes several times as long. So the first writes are small.
 // Then one write of the next size is a trial, and its time decides. Thread-safe.
@@ -153,9 +117,8 @@ enum class Sync : std::uint8_t {
 
 class FileWriter {
  public:
-  // path: only for errors. system must outlive the FileWriter.
-  FileWriter(Sync sync, std::string_view path, os::System& system = os::real_system())
-      : system_(system), path_(path), sync_(sync) {}
+  // path: only for errors.
+  FileWriter(Sync sync, std::string_view path) : path_(path), sync_(sync) {}
   ~FileWriter() { close(); }
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -164,7 +127,7 @@ class FileWriter {
   void adopt(int descriptor) noexcept {
     descriptor_ = descriptor;
     finished_ = false;
-    local_ = system_.file_system(descriptor) == os::FileSystem::local;
+    local_ = os::file_system_of(descriptor) == os::FileSystem::local;
   }
   // Returns the descriptor and gives up ownership. No bytes can be written until the next adopt().
   [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
@@ -174,11 +137,14 @@ class FileWriter {
   // files. The pool must outlive the FileWriter. Must not be called while another call runs.
   void share_bounce_buffers(BounceBufferPool& shared) noexcept { bounce_buffers_ = &shared; }
 
-  // Makes large writes bypass the page cache, if the system supports it and the file must be durable. name: nullptr if
-  // the file has no name. Must not be called while another call runs.
+  // Makes large writes bypass the page cache (O_DIRECT), if the system supports it and the file must be durable. Opens
+  // the file a second time: by its name in a directory, or through /proc if name is nullptr. On file systems in memory,
+  // over a network or in user space, direct writes gain nothing. Must not be called while another call runs.
   void open_direct(int directory, const char* name);
   // Returns whether large writes bypass the page cache.
-  [[nodiscard]] bool direct() const noexcept { return direct_ != nullptr && direct_->usable(); }
+  [[nodiscard]] bool direct() const noexcept {
+    return direct_.valid() && !direct_refused_.load(std::memory_order_relaxed);
+  }
 
   // The next three functions are thread-safe.
   // Writes bytes at offset. Direct writes of more than one chunk use up to kDirectThreads threads. Errors:
@@ -207,6 +173,11 @@ class FileWriter {
  private:
   template <class Write>
   Status write_chunks(const Chunks& chunks, Write write);
+  struct Outcome {
+    std::size_t written;  // bytes, from the start
+    int error_number;     // 0: the rest must be written through the page cache; else the error of the file
+  };
+  Outcome write_direct(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
   Status write_buffered(std::uint64_t offset, std::span<const std::byte> bytes);
   Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
                         bool& source_failed);
@@ -218,13 +189,18 @@ class FileWriter {
   Status after_writing(std::size_t written);
   Error write_failed(int error_number, std::size_t size, std::uint64_t offset) const;
 
-  os::System& system_;
   const std::string path_;
   const Sync sync_;
   int descriptor_ = -1;
   bool finished_ = false;
-  bool local_ = true;  // whether the file is on a local file system
-  std::unique_ptr<DirectWriter> direct_;
+  bool local_ = true;      // whether the file is on a local file system
+  os::Descriptor direct_;  // the file, opened with O_DIRECT
+  // Offset and size of a direct write must be multiples of this number of bytes. It is a multiple of the page size, so
+  // that no page is written both directly and through the page cache. It is a multiple of the memory alignment too, so
+  // that a buffer from BounceBufferPool::Lease::at() is aligned.
+  std::size_t block_ = 0;
+  std::size_t memory_alignment_ = 1;
+  std::atomic<bool> direct_refused_{false};  // the system has refused a direct write
   BounceBufferPool own_bounce_buffers_;
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start

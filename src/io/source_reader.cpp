@@ -85,7 +85,7 @@ Result<os::Descriptor> SourceReader::open_again(os::OpenFlags flags) const noexc
   if (!lease) return std::move(lease).error();  // A copy of the error could throw.
   const os::DescriptorPath path(lease->get());
   flags = flags | os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  os::Descriptor opened(os::retry([&] { return system_.open_at(os::kWorkingDirectory, path.text, flags, 0); }));
+  os::Descriptor opened(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.text, flags, 0); }));
   const int error_number = errno;
   os::FileStatus status;
   const bool same =
@@ -110,10 +110,9 @@ Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
   return std::span<std::byte>(memory_.get(), size);
 }
 
-SourceReader::SourceReader(const Source& source, const Transfer& transfer, os::System& system) noexcept
+SourceReader::SourceReader(const Source& source, const Transfer& transfer) noexcept
     : source_(source),
       file_(os::RegularFile::of(source)),
-      system_(system),
       caching_(transfer.caching),
       size_(transfer.size),
       chunk_bytes_(caller_chunk(source)),
@@ -191,7 +190,7 @@ void SourceReader::request_windows(std::uint64_t offset, std::size_t size) const
 void SourceReader::prepare_direct(int descriptor) noexcept {
   tries_direct_ = true;
   os::DirectAlignment alignment;
-  if (system_.direct_alignment(descriptor, alignment) != 0 || !alignment.known) return;
+  if (os::direct_alignment(descriptor, alignment) != 0 || !alignment.known) return;
   if (alignment.offset == 0 || alignment.offset > kMaxAlignment || alignment.memory > kMaxAlignment) {
     tries_direct_ = false;
     refused_ = EOPNOTSUPP;
@@ -324,7 +323,7 @@ Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std
   if (direct_refused() != 0) return {};
   const std::ptrdiff_t count = os::retry([&] {
     ++counts.calls;
-    return system_.read_at(direct, aligned.data(), aligned.size(), offset);
+    return os::read_at(direct, aligned.data(), aligned.size(), offset);
   });
   if (count >= 0) {
     bytes_read = static_cast<std::size_t>(count);

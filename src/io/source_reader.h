@@ -70,8 +70,8 @@ struct Transfer {
 
 class SourceReader {
  public:
-  // The source and the system must outlive the reader.
-  SourceReader(const Source& source, const Transfer& transfer, os::System& system = os::real_system()) noexcept;
+  // The source must outlive the reader.
+  SourceReader(const Source& source, const Transfer& transfer) noexcept;
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
 
@@ -135,7 +135,6 @@ class SourceReader {
 
   const Source& source_;
   const os::RegularFile* const file_;  // the source, or null if it is not a file
-  os::System& system_;
   Caching caching_;
   const std::uint64_t size_;  // bytes of the range
   std::size_t chunk_bytes_;

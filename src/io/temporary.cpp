@@ -89,8 +89,8 @@ Temporary failed(Temporary found, Error error) {
 }
 
 // The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
-TemporaryState state_of(int file, std::chrono::seconds min_age, os::System& system) {
-  switch (lock_temporary(file, system)) {
+TemporaryState state_of(int file, std::chrono::seconds min_age) {
+  switch (lock_temporary(file)) {
     case TemporaryLock::taken:
       return TemporaryState::stale;
     case TemporaryLock::held:
@@ -110,14 +110,14 @@ TemporaryState state_of(int file, std::chrono::seconds min_age, os::System& syst
 // Runs while the lock is held, or after the age was checked. The folder of a killed writer holds only files. Returns
 // nothing if the temporary is gone.
 std::optional<Temporary> remove_stale(int directory, const std::string& name, int file,
-                                      const os::FileIdentity& identity, Temporary found, os::System& system) {
+                                      const os::FileIdentity& identity, Temporary found) {
   os::FileStatus now;
   if (os::status_at(directory, name.c_str(), os::Symlinks::keep, now) != 0 || !now.identity.same_file(identity))
     return std::nullopt;  // The writer has just put the file in place.
-  int error_number = now.is_directory() ? remove_files(file, found.path, system) : 0;
+  int error_number = now.is_directory() ? remove_files(file, found.path) : 0;
   if (error_number == 0) {
-    const int removed = now.is_directory() ? system.remove_directory(directory, name.c_str())
-                                           : system.unlink_at(directory, name.c_str());
+    const int removed =
+        now.is_directory() ? os::remove_directory(directory, name.c_str()) : os::unlink_at(directory, name.c_str());
     if (removed != 0) error_number = errno;
   }
   if (error_number == ENOENT) return std::nullopt;
@@ -129,16 +129,16 @@ std::optional<Temporary> remove_stale(int directory, const std::string& name, in
 
 // Returns nothing if the name is not that of a temporary, or if its writer has finished.
 std::optional<Temporary> clean(int directory, const std::string& name, const std::string& path,
-                               const CleanOptions& options, os::System& system) {
+                               const CleanOptions& options) {
   os::FileStatus seen, opened;
   if (os::status_at(directory, name.c_str(), os::Symlinks::keep, seen) != 0) return std::nullopt;
   if (seen.is_regular() ? !is_temporary_name(name) : !seen.is_directory() || !is_temporary_folder_name(name))
     return std::nullopt;
   Temporary found{.path = os::join_path(path, name), .size = seen.identity.size};
   // The lock needs an open file, for reading or for writing.
-  os::Descriptor file(system.open_at(directory, name.c_str(), os::OpenFlags::read | os::kDistrust, 0));
+  os::Descriptor file(os::open_at(directory, name.c_str(), os::OpenFlags::read | os::kDistrust, 0));
   if (!file.valid() && errno == EACCES && seen.is_regular())
-    file = os::Descriptor(system.open_at(directory, name.c_str(), os::OpenFlags::write | os::kDistrust, 0));
+    file = os::Descriptor(os::open_at(directory, name.c_str(), os::OpenFlags::write | os::kDistrust, 0));
   if (!file.valid() || os::status_of(file.get(), opened) != 0) {
     if (errno == ENOENT) return std::nullopt;
     return failed(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
@@ -150,9 +150,9 @@ std::optional<Temporary> clean(int directory, const std::string& name, const std
     if (!contents.only_files)
       return failed(std::move(found), base::make_error(Errc::write_failed, "a folder in it was not made by a writer"));
   }
-  found.state = state_of(file.get(), options.min_age, system);
+  found.state = state_of(file.get(), options.min_age);
   if (found.state == TemporaryState::stale && !options.dry_run)
-    return remove_stale(directory, name, file.get(), opened.identity, std::move(found), system);
+    return remove_stale(directory, name, file.get(), opened.identity, std::move(found));
   return found;
 }
 
@@ -185,27 +185,27 @@ bool is_random_id(std::string_view text) noexcept {
   return text.size() == 2 * kDigitCount && all_digits(text);
 }
 
-TemporaryLock lock_temporary(int descriptor, os::System& system) noexcept {
-  if (system.file_system(descriptor) != os::FileSystem::local) return TemporaryLock::unknown;
-  if (os::retry([&] { return system.lock(descriptor); }) == 0) return TemporaryLock::taken;
+TemporaryLock lock_temporary(int descriptor) noexcept {
+  if (os::file_system_of(descriptor) != os::FileSystem::local) return TemporaryLock::unknown;
+  if (os::retry([&] { return os::lock(descriptor); }) == 0) return TemporaryLock::taken;
   return errno == EWOULDBLOCK ? TemporaryLock::held : TemporaryLock::unknown;
 }
 
-bool keep_temporary(int descriptor, os::System& system) noexcept {
-  if (lock_temporary(descriptor, system) == TemporaryLock::held) return false;
+bool keep_temporary(int descriptor) noexcept {
+  if (lock_temporary(descriptor) == TemporaryLock::held) return false;
   os::FileStatus made;
   return os::status_of(descriptor, made) != 0 || made.links != 0;
 }
 
-Result<FolderLock> FolderLock::take(int folder, std::string_view path, int attempts, os::System& system) noexcept {
+Result<FolderLock> FolderLock::take(int folder, std::string_view path, int attempts) noexcept {
   constexpr std::chrono::milliseconds kWait(10);
   return base::guarded([&]() -> Result<FolderLock> {
     for (int i = 0; i < attempts; ++i) {
-      switch (lock_temporary(folder, system)) {
+      switch (lock_temporary(folder)) {
         case TemporaryLock::taken:
-          return FolderLock(folder, system);
+          return FolderLock(folder);
         case TemporaryLock::unknown:
-          return FolderLock(-1, system);
+          return FolderLock(-1);
         case TemporaryLock::held:
           std::this_thread::sleep_for(kWait);
       }
@@ -216,46 +216,45 @@ Result<FolderLock> FolderLock::take(int folder, std::string_view path, int attem
 }
 
 FolderLock::~FolderLock() {
-  if (folder_ >= 0) (void)system_->unlock(folder_);
+  if (folder_ >= 0) (void)os::unlock(folder_);
 }
 
 Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                               os::System& system, std::size_t max_names) noexcept {
+                                               std::size_t max_names) noexcept {
   return base::guarded([&]() -> Result<std::vector<Temporary>> {
     if (directory.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path = os::generic_path(directory);
-    const os::Descriptor opened(system.open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory, 0));
+    const os::Descriptor opened(os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory, 0));
     if (!opened.valid()) return os::system_error(Errc::open_failed, errno, "cannot open", path);
     const auto is_ours = [](std::string_view name) {
       return is_temporary_name(name) || is_temporary_folder_name(name);
     };
     const Result<std::vector<std::string>> names =
-        os::list_names(os::Descriptor(system.duplicate(opened.get())), path, is_ours, max_names);
+        os::list_names(os::Descriptor(os::duplicate(opened.get())), path, is_ours, max_names);
     if (!names) return names.error();
     std::vector<Temporary> all;
     for (const std::string& name : *names) {
-      if (std::optional<Temporary> found = clean(opened.get(), name, path, options, system))
-        all.push_back(*std::move(found));
+      if (std::optional<Temporary> found = clean(opened.get(), name, path, options)) all.push_back(*std::move(found));
     }
     return all;
   });
 }
 
-void remove_orphans(const std::string& directory, os::System& system, std::size_t max_names) noexcept {
+void remove_orphans(const std::string& directory, std::size_t max_names) noexcept {
   (void)base::guarded([&]() -> Status {
     // Without locks, the age proves little: a slow writer may have finished one of its files long ago.
     const CleanOptions options{.min_age = std::chrono::seconds::max()};
-    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, system, max_names);
+    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, max_names);
     return cleaned ? Status() : Status(cleaned.error());
   });
 }
 
-int remove_files(int directory, const std::string& path, os::System& system) {
+int remove_files(int directory, const std::string& path) {
   const Result<std::vector<std::string>> names = os::list_open_directory(directory, path);
   if (!names) return names.error().os_error;
   for (const std::string& name : *names) {
-    if (system.unlink_at(directory, name.c_str()) != 0 && errno != ENOENT) return errno;
+    if (os::unlink_at(directory, name.c_str()) != 0 && errno != ENOENT) return errno;
   }
   return 0;
 }

@@ -74,20 +74,19 @@ enum class TemporaryLock : std::uint8_t {
   unknown,  // a network file system, or one without locks: no writer locks there
 };
 // Does not lock on network file systems: a lock there can wait for a server, and other machines may not see it.
-[[nodiscard]] TemporaryLock lock_temporary(int descriptor, os::System& system = os::real_system()) noexcept;
+[[nodiscard]] TemporaryLock lock_temporary(int descriptor) noexcept;
 // Locks a new temporary. Returns false if clean_directory() has locked or removed it: before it has a lock, it looks
 // like that of a dead writer.
-[[nodiscard]] bool keep_temporary(int descriptor, os::System& system = os::real_system()) noexcept;
+[[nodiscard]] bool keep_temporary(int descriptor) noexcept;
 
 // Holds the lock of an open folder, so that one writer at a time changes its set of files. The destructor releases it,
-// also while a forked child has the folder open. The folder and the system must outlive the lock.
+// also while a forked child has the folder open. The folder must outlive the lock.
 class FolderLock {
  public:
   // Waits up to `attempts` times kWait while another writer holds the lock. On a file system where locks prove nothing
   // (see lock_temporary()), returns without a lock. path: for the error. Error: replace_failed with EWOULDBLOCK.
-  [[nodiscard]] static Result<FolderLock> take(int folder, std::string_view path, int attempts = kAttempts,
-                                               os::System& system = os::real_system()) noexcept;
-  FolderLock(FolderLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)), system_(other.system_) {}
+  [[nodiscard]] static Result<FolderLock> take(int folder, std::string_view path, int attempts = kAttempts) noexcept;
+  FolderLock(FolderLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();
   // false: locks prove nothing here, so another writer may be at work.
@@ -96,10 +95,9 @@ class FolderLock {
  private:
   // Ten minutes. A writer holds the lock while it writes the index, renames, syncs, and removes old files.
   static constexpr int kAttempts = 60'000;
-  FolderLock(int folder, os::System& system) noexcept : folder_(folder), system_(&system) {}
+  explicit FolderLock(int folder) noexcept : folder_(folder) {}
 
   int folder_;  // -1: no lock
-  os::System* system_;
 };
 
 inline constexpr std::size_t kAllNames = std::numeric_limits<std::size_t>::max();
@@ -117,15 +115,13 @@ inline constexpr std::size_t kAllNames = std::numeric_limits<std::size_t>::max()
 // Thread-safe, also while writers run. max_names: how many names of the directory are read, in the order of the system.
 [[nodiscard]] Result<std::vector<Temporary>> clean_directory(std::string_view directory,
                                                              const CleanOptions& options = {},
-                                                             os::System& system = os::real_system(),
                                                              std::size_t max_names = kAllNames) noexcept;
 
 // Removes the temporaries in a directory whose locks prove that their writers are dead. Ignores errors.
-void remove_orphans(const std::string& directory, os::System& system = os::real_system(),
-                    std::size_t max_names = kAllNames) noexcept;
+void remove_orphans(const std::string& directory, std::size_t max_names = kAllNames) noexcept;
 
 // Removes all regular files and symlinks in a directory. Returns 0 or errno.
-[[nodiscard]] int remove_files(int directory, const std::string& path, os::System& system = os::real_system());
+[[nodiscard]] int remove_files(int directory, const std::string& path);
 
 }  // namespace io
 }  // namespace safetensors

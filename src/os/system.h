@@ -1,5 +1,4 @@
-// The system calls that change files or read without the page cache, as virtual functions, so that tests can make each
-// of them fail.
+// The system calls that change files.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@ namespace safetensors::os {
 
 // The largest offset in a file, in bytes.
 inline constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-// For System::change_owner(): the file keeps its owner.
+// For change_owner(): the file keeps its owner.
 inline constexpr std::uint32_t kKeepUser = ~std::uint32_t{0};
 
 // The alignment that O_DIRECT requires, in bytes. 0: the file does not support O_DIRECT.
@@ -23,48 +22,36 @@ struct DirectAlignment {
   std::uint32_t offset = 0;  // of offsets and sizes in the file
 };
 
-// Results and errno are those of the system call. Thread-safe. The caller must handle EINTR.
-class System {
- public:
-  System() = default;
-  System(const System&) = delete;
-  System& operator=(const System&) = delete;
-  virtual ~System() = default;
-
-  virtual int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept;
-  virtual int close(int descriptor) noexcept;
-  virtual std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
-  virtual std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
-  virtual std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                                    std::size_t size) noexcept;
-  virtual int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;
-  virtual int preallocate(int descriptor, std::uint64_t size) noexcept;
-  // Starts to write dirty pages to the device and does not wait for the end.
-  virtual int start_writeback(int descriptor) noexcept;
-  virtual int sync(int descriptor) noexcept;
-  virtual int sync_file_system(int descriptor) noexcept;
-  virtual int change_mode(int descriptor, std::uint32_t permissions) noexcept;
-  // user: its ID, or kKeepUser.
-  virtual int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept;
-  virtual int rename_at(int directory, const char* from, const char* to) noexcept;
-  virtual int unlink_at(int directory, const char* name) noexcept;
-  virtual int make_directory(int directory, const char* name, std::uint32_t permissions) noexcept;
-  virtual int remove_directory(int directory, const char* name) noexcept;
-  // Renames, and replaces nothing but an empty directory. EEXIST or ENOTEMPTY: the new name is in use.
-  virtual int rename_new(int directory, const char* from, const char* to) noexcept;
-  // Gives the file of a descriptor a name. EEXIST: the name is in use, maybe by a dangling symlink.
-  virtual int link_at(int descriptor, int directory, const char* name) noexcept;
-  // Returns whether /proc has a path to the file of a descriptor. link_at() needs it.
-  virtual bool linkable(int descriptor) noexcept;
-  // Returns another descriptor of the same open file, with FD_CLOEXEC.
-  virtual int duplicate(int descriptor) noexcept;
-  // Takes the exclusive flock() of an open file. Never waits. EWOULDBLOCK: another open file holds it.
-  virtual int lock(int descriptor) noexcept;
-  // Releases it, also if a forked child has the same open file.
-  virtual int unlock(int descriptor) noexcept;
-  // See file_system.h.
-  virtual FileSystem file_system(int descriptor) noexcept;
-};
+// Results and errno of the following functions are those of the system call. Thread-safe. The caller must handle EINTR.
+int close(int descriptor) noexcept;
+std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
+std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                          std::size_t size) noexcept;
+int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept;
+int preallocate(int descriptor, std::uint64_t size) noexcept;
+// Starts to write dirty pages to the device and does not wait for the end.
+int start_writeback(int descriptor) noexcept;
+int sync(int descriptor) noexcept;
+int sync_file_system(int descriptor) noexcept;
+int change_mode(int descriptor, std::uint32_t permissions) noexcept;
+// user: its ID, or kKeepUser.
+int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept;
+int rename_at(int directory, const char* from, const char* to) noexcept;
+int unlink_at(int directory, const char* name) noexcept;
+int make_directory(int directory, const char* name, std::uint32_t permissions) noexcept;
+int remove_directory(int directory, const char* name) noexcept;
+// Renames, and replaces nothing but an empty directory. EEXIST or ENOTEMPTY: the new name is in use.
+int rename_new(int directory, const char* from, const char* to) noexcept;
+// Gives the file of a descriptor a name. EEXIST: the name is in use, maybe by a dangling symlink.
+int link_at(int descriptor, int directory, const char* name) noexcept;
+// Returns whether /proc has a path to the file of a descriptor. link_at() needs it.
+bool linkable(int descriptor) noexcept;
+// Returns another descriptor of the same open file, with FD_CLOEXEC.
+int duplicate(int descriptor) noexcept;
+// Takes the exclusive flock() of an open file. Never waits. EWOULDBLOCK: another open file holds it.
+int lock(int descriptor) noexcept;
+// Releases it, also if a forked child has the same open file.
+int unlock(int descriptor) noexcept;
 
 // A path to an open file: on Linux "/proc/self/fd/N", also if the file has no name. The caller needs no heap, so
 // functions that must not throw can use it.
@@ -74,8 +61,5 @@ struct DescriptorPath {
   static const bool kLeadsToSameFile;
   char text[4096];
 };
-
-// The implementation that calls the system. It is never destroyed.
-[[nodiscard]] System& real_system() noexcept;
 
 }  // namespace safetensors::os

@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/model_names.h"
-#include "format/checkpoint/shard_index.h"
 #include "io/temporary.h"
 #include "os/directory.h"
 #include "os/file_status.h"
@@ -33,14 +32,6 @@ namespace {
 
 bool is_in_place(const Status& status) noexcept {
   return status || status.error().code == Errc::replaced_not_durable;
-}
-
-Status check_index_size(std::uint64_t size, std::string_view path) {
-  if (size <= format::kMaxIndexBytes) return {};
-  return base::make_error(Errc::invalid_argument,
-                          "the index would have " + std::to_string(size) + " bytes, readers accept " +
-                              std::to_string(format::kMaxIndexBytes),
-                          path);
 }
 
 // Gives the files their names, and syncs their folder. Checks all files before it places the first one, so every
@@ -83,8 +74,8 @@ Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, io::
 
 Status NewFolder::make() {
   const std::string parent = parent_path_.empty() ? "." : parent_path_;
-  parent_ = os::Descriptor(os::retry(
-      [&] { return os::real_system().open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
+  parent_ = os::Descriptor(
+      os::retry([&] { return os::open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
   if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
   os::FileStatus found;
   if (name_.empty() || os::status_at(parent_.get(), name_.c_str(), os::Symlinks::keep, found) == 0)
@@ -95,7 +86,7 @@ Status NewFolder::make() {
   for (int i = 0; i < io::kMaxNameAttempts; ++i) {
     std::string name = io::temporary_folder_name();
     std::string temporary_path = parent_path_ + name;
-    if (os::real_system().make_directory(parent_.get(), name.c_str(), 0777) != 0) {
+    if (os::make_directory(parent_.get(), name.c_str(), 0777) != 0) {
       error_number = errno;
       if (error_number != EEXIST) break;
       continue;
@@ -112,8 +103,7 @@ Status NewFolder::make() {
 // Locks the folder. Returns false if clean_directory() has locked or removed it.
 bool NewFolder::keep() {
   folder_ = os::Descriptor(os::retry([&] {
-    return os::real_system().open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow,
-                                     0);
+    return os::open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
   }));
   return folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT;  // without a descriptor, without a lock
 }
@@ -130,13 +120,13 @@ Status NewFolder::commit() {
   if (is_replaced())
     return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was replaced by another",
                             path_);
-  if (os::real_system().rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
+  if (os::rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
     return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
   temporary_.clear();
   // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
-  if (folder_.valid()) (void)os::real_system().unlock(folder_.get());
+  if (folder_.valid()) (void)os::unlock(folder_.get());
   folder_.reset();
-  if (sync_ != io::Sync::full || os::real_system().sync(parent_.get()) == 0) return {};
+  if (sync_ != io::Sync::full || os::sync(parent_.get()) == 0) return {};
   return os::system_error(Errc::replaced_not_durable, errno,
                           "the new folder is in place, but the directory above it was not synced", path_);
 }
@@ -148,7 +138,7 @@ void NewFolder::discard() noexcept {
     if (folder_.valid()) (void)io::remove_files(folder_.get(), temporary_path_);
     return {};
   });
-  if (!is_replaced()) (void)os::real_system().remove_directory(parent_.get(), temporary_.c_str());
+  if (!is_replaced()) (void)os::remove_directory(parent_.get(), temporary_.c_str());
   folder_.reset();
   temporary_.clear();
 }
@@ -197,11 +187,10 @@ void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vect
   const std::vector<std::string> names =
       without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named, listed));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
-  os::System& system = os::real_system();
-  if (names.empty() || (options_.write.durability != Durability::none && system.sync(folder_.get()) != 0)) return;
+  if (names.empty() || (options_.write.durability != Durability::none && os::sync(folder_.get()) != 0)) return;
   for (const std::string& name : names) {
     removed_generation_ = std::max(removed_generation_, format::generation_of(name));
-    (void)system.unlink_at(folder_.get(), name.c_str());
+    (void)os::unlink_at(folder_.get(), name.c_str());
   }
 }
 
@@ -419,7 +408,7 @@ Status CheckpointFolder::check_hiding() const {
 // Removes the old file that leads readers of the folder to the old model: the index, or the whole file, which readers
 // take before an index that does not name it. file: of the new model.
 Status CheckpointFolder::remove_hiding(const std::string& name, io::AtomicFile& file) {
-  int error_number = os::real_system().unlink_at(folder_.get(), name.c_str()) == 0 ? 0 : errno;
+  int error_number = os::unlink_at(folder_.get(), name.c_str()) == 0 ? 0 : errno;
   if (error_number == ENOENT) return {};
   if (error_number == 0) {
     const Status synced = file.sync_directory();
@@ -443,7 +432,7 @@ void CheckpointFolder::remove_old_files() noexcept {
     old.insert(taken_names_.begin(), taken_names_.end());
     for (const std::string& name : names_) old.erase(name);
     for (const std::string& name : old) {
-      if (named_.is_old(name)) (void)os::real_system().unlink_at(folder_.get(), name.c_str());
+      if (named_.is_old(name)) (void)os::unlink_at(folder_.get(), name.c_str());
     }
     return {};
   });

@@ -470,11 +470,7 @@ Result<IndexCheck> check_index(PathView path, const CheckIndexOptions& options) 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {
   return base::guarded([&]() -> Status {
     const std::string path = os::join_path(os::generic_path(folder), index.name);
-    if (index.text.size() > format::kMaxIndexBytes)
-      return base::make_error(Errc::invalid_argument,
-                              "the index would have " + std::to_string(index.text.size()) + " bytes, readers accept " +
-                                  std::to_string(format::kMaxIndexBytes),
-                              path);
+    if (Status status = write::check_index_size(index.text.size(), path); !status) return status;
     io::AtomicFileOptions atomic = write::to_atomic_file_options(options);
     if (!options.new_file) atomic.links = io::Links::replace;  // links of a cache lead to files that others share
     const auto file = io::AtomicFile::create(path, index.text.size(), atomic);

@@ -33,10 +33,9 @@ Error changed_error(std::string_view path) {
 Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
                  std::span<const std::byte> bytes, io::Sync sync) {
   const std::string terminated(path);
-  os::System& system = os::real_system();
   // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
   constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  os::Descriptor file(os::retry([&] { return system.open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
+  os::Descriptor file(os::retry([&] { return os::open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
   os::FileStatus status;
   if (!file.valid() || os::status_of(file.get(), status) != 0)
     return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
@@ -47,7 +46,7 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
   io::FileWriter writer(sync, path);
   writer.adopt(file.release());
   if (Status written = writer.write_at(offset, bytes); !written) return written;
-  if (sync != io::Sync::none && system.sync(writer.descriptor()) != 0)
+  if (sync != io::Sync::none && os::sync(writer.descriptor()) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
   return {};
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/printable.h"
+#include "format/checkpoint/shard_index.h"
 #include "format/header/header_writer.h"
 
 namespace safetensors::write {
@@ -95,6 +96,14 @@ Status check_length(const TensorInfo& tensor, std::uint64_t given) {
   return base::make_error(Errc::data_length, base::tensor_named(tensor.name) + ": " + std::to_string(given) +
                                                  " bytes given, " + std::string(to_string(tensor.dtype)) + " " +
                                                  to_string(tensor.shape) + " needs " + std::to_string(tensor.nbytes()));
+}
+
+Status check_index_size(std::uint64_t size, std::string_view path) {
+  if (size <= format::kMaxIndexBytes) return {};
+  return base::make_error(Errc::invalid_argument,
+                          "the index would have " + std::to_string(size) + " bytes, readers accept " +
+                              std::to_string(format::kMaxIndexBytes),
+                          path);
 }
 
 io::Sync to_sync(Durability durability) noexcept {

@@ -44,6 +44,9 @@ struct FileSize {
 // Error: data_length, if the tensor does not have `given` bytes.
 [[nodiscard]] Status check_length(const TensorInfo& tensor, std::uint64_t given);
 
+// Error: invalid_argument, if readers refuse an index of this size.
+[[nodiscard]] Status check_index_size(std::uint64_t size, std::string_view path);
+
 [[nodiscard]] io::Sync to_sync(Durability durability) noexcept;
 [[nodiscard]] io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept;
 

@@ -10,21 +10,16 @@
 #include "write/rewrite.h"
 
 #include <algorithm>
-#include <compare>
+#include <deque>
 #include <map>
 #include <mutex>
-#include <new>
 #include <set>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "base/bump_allocator.h"
 #include "base/error.h"
-#include "base/exceptions.h"
-#include "base/hash.h"
-#include "base/memory_resource.h"
 #include "base/printable.h"
 #include "file/file.h"
 #include "format/checkpoint/checkpoint_layout.h"
@@ -32,7 +27,6 @@
 #include "format/dtype/cast.h"
 #include "format/dtype/cast_losses.h"
 #include "format/header/header_writer.h"
-#include "format/header/name_index.h"
 #include "format/header/new_header.h"
 #include "os/parallel.h"
 #include "os/path.h"
@@ -90,9 +84,6 @@ class RewriteItems {
   void sort_by(const CheckpointLayout& layout);
 
  private:
-  std::string_view keep(std::string_view name);
-  // Returns the index of the first item with the name of an earlier one, or size().
-  [[nodiscard]] std::size_t first_repeated() const;
   [[nodiscard]] Error duplicate(const RewriteItem& item) const;
   [[nodiscard]] std::string origin(const RewriteItem& item) const;
   // Returns whether the tensors of every file are in the order of the writer. Ignores tensors without bytes.
@@ -100,13 +91,12 @@ class RewriteItems {
   // The names of the files: those that the options choose, or those that the files of the input have in common.
   [[nodiscard]] format::ModelNames names(const RewriteOptions& options) const;
 
-  std::vector<File> files_;                                         // each once, in the order of their first tensors
-  base::BumpAllocator names_{base::heap(), std::size_t{64} << 10};  // the new names
+  std::vector<File> files_;        // each once, in the order of their first tensors
+  std::deque<std::string> names_;  // the new names
   std::vector<RewriteItem> items_;
 };
 
 RewriteItems::RewriteItems(std::span<const RewriteTensor> tensors) {
-  if (tensors.size() >= format::NameIndex::kNone) base::raise(std::bad_alloc());
   std::map<const detail::FileState*, std::uint32_t> indexes;
   items_.reserve(tensors.size());
   for (const RewriteTensor& tensor : tensors) {
@@ -116,16 +106,10 @@ RewriteItems::RewriteItems(std::span<const RewriteTensor> tensors) {
     const TensorInfo& from = tensor.tensor.info();
     const bool renamed = tensor.name && *tensor.name != from.name;
     items_.push_back({.from = &from,
-                      .name = renamed ? keep(*tensor.name) : from.name,
+                      .name = renamed ? std::string_view(names_.emplace_back(*tensor.name)) : from.name,
                       .file = file->second,
                       .dtype = tensor.dtype.value_or(from.dtype)});
   }
-}
-
-std::string_view RewriteItems::keep(std::string_view name) {
-  char* const copy = names_.allocate<char>(name.size());
-  std::ranges::copy(name, copy);
-  return {copy, name.size()};
 }
 
 Tensor RewriteItems::tensor(const RewriteItem& item) const noexcept {
@@ -137,22 +121,12 @@ std::size_t RewriteItems::count_casts() const noexcept {
 }
 
 Status RewriteItems::check() const {
-  const std::size_t repeated = first_repeated();
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (Status status = check_cast(items_[i]); !status) return status;
-    if (i == repeated) return duplicate(items_[i]);
+  std::set<std::string_view> names;
+  for (const RewriteItem& item : items_) {
+    if (Status status = check_cast(item); !status) return status;
+    if (!names.insert(item.name).second) return duplicate(item);
   }
   return {};
-}
-
-std::size_t RewriteItems::first_repeated() const {
-  const base::HashKey key = base::HashKey::random();
-  base::BumpAllocator allocator(base::heap(), 0);
-  format::NameIndex names;
-  for (std::size_t i = 0; i < items_.size(); ++i)
-    names.push(allocator, base::hash(items_[i].name, key), items_.size() - i);
-  const std::uint32_t found = names.build(allocator, [this](std::size_t i) { return items_[i].name; });
-  return found == format::NameIndex::kNone ? items_.size() : found;
 }
 
 Error RewriteItems::duplicate(const RewriteItem& item) const {
@@ -220,45 +194,21 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
 }
 
 void RewriteItems::sort_by(const CheckpointLayout& layout) {
-  struct Place {
-    std::uint64_t offset;
-    std::uint32_t file;
-    std::uint32_t item;  // its index; the last key, so that tensors without bytes keep their order
-    auto operator<=>(const Place& other) const noexcept {
-      return std::tie(file, offset, item) <=> std::tie(other.file, other.offset, other.item);
-    }
-  };
-  const auto place_of = [&](std::size_t index) {
-    const std::string_view name = items_[index].name;
-    const std::size_t file = layout.file_of(name).value_or(0);
-    const TensorInfo* const tensor = layout.files()[file].header.find(name);
-    return Place{tensor != nullptr ? tensor->begin : 0, static_cast<std::uint32_t>(file),
-                 static_cast<std::uint32_t>(index)};
-  };
-  std::size_t sorted = 1;
-  for (Place before = items_.empty() ? Place{} : place_of(0); sorted < items_.size(); ++sorted) {
-    const Place here = place_of(sorted);
-    if (here < before) break;
-    before = here;
-  }
-  if (sorted >= items_.size()) return;  // as in most cases, and without memory
-
-  std::vector<Place> places;
+  // The file, the offset, and the index, so that tensors without bytes keep their order.
+  std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>> places;
   places.reserve(items_.size());
-  for (std::size_t i = 0; i < items_.size(); ++i) places.push_back(place_of(i));
-  std::sort(places.begin(), places.end());
-  // Each round moves the items of one cycle. places[i].item is i when items_[i] is final.
-  for (std::uint32_t first = 0; first < places.size(); ++first) {
-    const RewriteItem kept = items_[first];
-    std::uint32_t at = first;
-    while (places[at].item != first) {
-      const std::uint32_t from = std::exchange(places[at].item, at);
-      items_[at] = items_[from];
-      at = from;
-    }
-    places[at].item = at;
-    items_[at] = kept;
+  for (const RewriteItem& item : items_) {
+    const std::size_t file = layout.file_of(item.name).value_or(0);
+    const TensorInfo* const tensor = layout.files()[file].header.find(item.name);
+    places.emplace_back(static_cast<std::uint32_t>(file), tensor != nullptr ? tensor->begin : 0,
+                        static_cast<std::uint32_t>(places.size()));
   }
+  if (std::ranges::is_sorted(places)) return;
+  std::ranges::sort(places);
+  std::vector<RewriteItem> sorted;
+  sorted.reserve(items_.size());
+  for (const auto& place : places) sorted.push_back(items_[std::get<2>(place)]);
+  items_ = std::move(sorted);
 }
 
 }  // namespace write

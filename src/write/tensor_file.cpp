@@ -42,7 +42,7 @@ Status compare_head(int file, std::span<const std::byte> head, std::string_view 
   std::vector<std::byte> found(std::min(head.size(), kCompared));
   for (std::size_t done = 0; done < head.size();) {
     const std::size_t size = std::min(found.size(), head.size() - done);
-    const std::ptrdiff_t count = os::retry([&] { return os::real_system().read_at(file, found.data(), size, done); });
+    const std::ptrdiff_t count = os::retry([&] { return os::read_at(file, found.data(), size, done); });
     if (count < 0) return base::with_path(os::read_error(errno, size, done), path);
     if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
       return base::make_error(Errc::invalid_argument,
@@ -113,7 +113,7 @@ Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const He
 
 Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined(std::string_view head) const {
   const auto open = [&](int directory, const std::string& name, os::OpenFlags flags) {
-    return os::Descriptor(os::retry([&] { return os::real_system().open_at(directory, name.c_str(), flags, 0); }));
+    return os::Descriptor(os::retry([&] { return os::open_at(directory, name.c_str(), flags, 0); }));
   };
   const os::Descriptor folder = open(os::kWorkingDirectory, place_->folder, os::kOpenPathOfDirectory);
   if (!folder.valid()) return cannot_open(errno, path_);

@@ -1,26 +1,20 @@
-// Fails system calls by a seccomp filter. Another thread answers the filter's user notifications. This needs no
-// privileges, and it sees every call to the kernel, even calls that the C library makes by itself.
+// Fails system calls in place of the kernel: see support/system_calls.h.
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
 #include <mutex>
-#include <thread>
+#include <optional>
 
 #include "faults/counting.h"
+#include "support/system_calls.h"
 
 namespace safetensors::test::faults {
 namespace {
@@ -100,16 +94,6 @@ constexpr Call kCalls[] = {
     {451, "cachestat", -1, {ENOSYS, EPERM}},  // SYS_cachestat, which older headers lack
 };
 
-// Waiting, ending and identity: these do not fail, or a thread could not go on.
-constexpr long kAllowed[] = {
-    SYS_futex,          SYS_exit,        SYS_exit_group,      SYS_rt_sigreturn,
-    SYS_rt_sigprocmask, SYS_sched_yield, SYS_clock_gettime,   SYS_clock_nanosleep,
-    SYS_gettid,         SYS_getpid,      SYS_set_robust_list, SYS_nanosleep,
-#ifdef SYS_rseq
-    SYS_rseq,
-#endif
-};
-
 // Without memory of the heap: the thread that waits may hold the heap's lock.
 struct Record {
   const Call* known = nullptr;
@@ -157,62 +141,25 @@ bool is_sync(long number) {
   return number == SYS_fsync || number == SYS_fdatasync || number == SYS_syncfs || number == SYS_sync_file_range;
 }
 
-// The answer for the thread that waits.
-seccomp_notif_resp answer(const seccomp_notif& asked) {
-  seccomp_notif_resp answer{};
-  answer.id = asked.id;
+std::optional<long> answer(const seccomp_data& call) {
   const Fault fault = chosen();
-  const bool countable = fault.kind == Kind::system_call || moves_bytes(asked.data);
-  if (countable && fail_system_call()) {
-    const Call* const known = find(asked.data.nr);
-    Record made = note(asked.data, known);
-    if (fault.kind == Kind::system_call) {
-      made.error_number = known == nullptr ? EPERM : known->errors[fault.variant % variants_of(known)];
-      answer.error = -made.error_number;
-      if (asked.data.nr == SYS_close) ::close(static_cast<int>(asked.data.args[0]));  // as the system does all the same
-    } else if (const long moved = move_part(asked.data); moved >= 0) {
-      answer.val = moved;
-    } else {
-      answer.error = -errno;
-    }
-    const std::lock_guard lock(record_mutex);
-    record = made;
-  } else if (!is_sync(asked.data.nr)) {  // nothing has to outlive a power cut here
-    answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  const bool countable = fault.kind == Kind::system_call || moves_bytes(call);
+  if (!countable || !fail_system_call())
+    return is_sync(call.nr) ? std::optional(0L) : std::nullopt;  // nothing has to outlive a power cut here
+  const Call* const known = find(call.nr);
+  Record made = note(call, known);
+  long result = 0;
+  if (fault.kind == Kind::system_call) {
+    made.error_number = known == nullptr ? EPERM : known->errors[fault.variant % variants_of(known)];
+    result = -made.error_number;
+    if (call.nr == SYS_close) ::close(static_cast<int>(call.args[0]));  // as the system does all the same
+  } else {
+    result = move_part(call);
+    if (result < 0) result = -errno;
   }
-  return answer;
-}
-
-void supervise(const std::atomic<int>& listener) {
-  while (listener.load() == -1) std::this_thread::yield();
-  // The kernel's structs may be larger than those that are known here.
-  alignas(seccomp_notif) std::array<unsigned char, 4096> room;
-  pollfd waited{listener.load(), POLLIN, 0};
-  while (waited.fd >= 0) {
-    if (::poll(&waited, 1, -1) < 0) continue;
-    if ((waited.revents & (POLLHUP | POLLERR)) != 0) break;  // the last thread has ended
-    room.fill(0);
-    auto& asked = *reinterpret_cast<seccomp_notif*>(room.data());
-    if (::ioctl(waited.fd, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) continue;
-    alignas(seccomp_notif_resp) std::array<unsigned char, 4096> reply{};
-    const seccomp_notif_resp made = answer(asked);
-    std::memcpy(reply.data(), &made, sizeof made);
-    (void)::ioctl(waited.fd, SECCOMP_IOCTL_NOTIF_SEND, reply.data());
-  }
-}
-
-// A listener for the calls of this thread, or -1.
-int install_filter() {
-  std::vector<sock_filter> program;
-  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
-  for (const long number : kAllowed) {
-    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  }
-  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF));
-  const sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
-  return static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &whole));
+  const std::lock_guard lock(record_mutex);
+  record = made;
+  return result;
 }
 
 }  // namespace
@@ -232,19 +179,7 @@ Injected injected() {
 }
 
 std::string run_supervised(const std::function<void()>& body) {
-  std::atomic<int> listener{-1};
-  std::string refused;
-  std::thread supervisor([&] { supervise(listener); });
-  std::thread supervised([&] {
-    const int made = install_filter();
-    if (made < 0) refused = std::string("seccomp user notifications are refused: ") + std::strerror(errno);
-    listener = made < 0 ? -2 : made;
-    if (made >= 0) body();
-  });
-  supervised.join();
-  supervisor.join();
-  if (listener.load() >= 0) ::close(listener.load());
-  return refused;
+  return test::run_supervised(body, answer);
 }
 
 }  // namespace safetensors::test::faults

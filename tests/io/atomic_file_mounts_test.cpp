@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "support/io_faults.h"
+#include "support/atomic_file_support.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {

@@ -12,7 +12,8 @@
 
 #include "io/temporary.h"
 #include "os/descriptor.h"
-#include "support/io_faults.h"
+#include "os/system.h"
+#include "support/atomic_file_support.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {
@@ -26,9 +27,6 @@ constexpr const char* kName = ".safetensors-0123456789abcdef.tmp";
 class CleanDirectory : public testing::Test {
  protected:
   States clean(const CleanOptions& options = {}) { return states(io::clean_directory(directory.path(), options)); }
-  States clean_faulty(const CleanOptions& options = {}) {
-    return states(io::clean_directory(directory.path(), options, system));
-  }
   static States states(const Result<std::vector<Temporary>>& found) {
     EXPECT_TRUE(succeeds(found));
     States states;
@@ -41,7 +39,6 @@ class CleanDirectory : public testing::Test {
 
   const TemporaryDirectory directory;
   const std::string path = directory / kName;
-  FaultySystem system;
 };
 
 TEST_F(CleanDirectory, RemovesUnusedTemporaries) {
@@ -94,34 +91,6 @@ TEST_F(CleanDirectory, RemovesTemporaryOfKilledWriter) {
   EXPECT_EQ(contents(directory / "model"), "old");
 }
 
-TEST_F(CleanDirectory, DecidesByAgeWithoutLocks) {
-  put(path, "four");
-  for (const bool remote : {false, true}) {
-    system.kind = remote ? os::FileSystem::remote : os::FileSystem::local;
-    system.lock_errno = remote ? 0 : ENOLCK;
-    EXPECT_EQ(clean_faulty(), (States{{path, TemporaryState::recent}}));
-    EXPECT_EQ(clean_faulty({.dry_run = true}), (States{{path, TemporaryState::recent}}));
-    EXPECT_EQ(clean_faulty({.dry_run = true, .min_age = 0s}), (States{{path, TemporaryState::stale}}));
-    EXPECT_EQ(contents(path), "four");
-  }
-  // An old modification time is not enough, because the change time is still recent.
-  const timespec old[] = {{1, 0}, {1, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
-  EXPECT_EQ(clean_faulty(), (States{{path, TemporaryState::recent}}));
-  EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
-}
-
-// A server can have a clock that is ahead. And a file gets a finer time than time() returns.
-TEST_F(CleanDirectory, TakesATimeInTheFutureForNow) {
-  put(path, "four");
-  system.lock_errno = ENOLCK;
-  const std::time_t future = std::time(nullptr) + 1000;
-  const timespec times[] = {{future, 0}, {future, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-  EXPECT_EQ(clean_faulty({.min_age = 1s}), (States{{path, TemporaryState::recent}}));
-  EXPECT_EQ(clean_faulty({.min_age = 0s}), (States{{path, TemporaryState::removed}}));
-}
-
 TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
   const std::string folder = directory / ".safetensors-0000000000000003.folder";
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
@@ -130,7 +99,7 @@ TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
   put(directory / "target", "kept");
   ASSERT_EQ(::symlink("../target", (folder + "/link").c_str()), 0);
   os::Descriptor writer(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  ASSERT_EQ(os::real_system().lock(writer.get()), 0);
+  ASSERT_EQ(os::lock(writer.get()), 0);
   EXPECT_EQ(clean(), (States{{folder, TemporaryState::in_use}}));
   writer.reset();
   EXPECT_EQ(clean({.dry_run = true}), (States{{folder, TemporaryState::stale}}));
@@ -142,9 +111,9 @@ TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
 TEST_F(CleanDirectory, TrustsLocksOverAge) {
   put(path, "four");
   const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(os::real_system().lock(writer.get()), 0);
+  ASSERT_EQ(os::lock(writer.get()), 0);
   EXPECT_EQ(clean({.min_age = 0s}), (States{{path, TemporaryState::in_use}}));
-  ASSERT_EQ(os::real_system().unlock(writer.get()), 0);
+  ASSERT_EQ(os::unlock(writer.get()), 0);
   EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
 }
 
@@ -185,55 +154,6 @@ TEST_F(CleanDirectory, RefusesAllButDirectories) {
   EXPECT_EQ(error.code, Errc::open_failed);
   EXPECT_EQ(error.path, directory / "missing");
   EXPECT_EQ(error.message, "cannot open: no such file or directory");
-}
-
-TEST_F(CleanDirectory, NamesFileThatCannotBeOpened) {
-  put(path, "x");
-  class Closed final : public os::System {
-    int open_at(int parent, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
-      if (parent == os::kWorkingDirectory) return System::open_at(parent, name, flags, permissions);
-      return errno = EACCES, -1;
-    }
-  } closed;
-  const auto found = io::clean_directory(directory.path(), {}, closed);
-  ASSERT_TRUE(succeeds(found));
-  ASSERT_EQ(found->size(), 1u);
-  EXPECT_EQ(found->at(0).state, TemporaryState::failed);
-  EXPECT_EQ(found->at(0).error->path, path);
-  EXPECT_EQ(found->at(0).error->message, "cannot open: permission denied");
-}
-
-TEST_F(CleanDirectory, NamesFileThatCannotBeRemoved) {
-  put(path, "x");
-  put(directory / ".safetensors-ffffffffffffffff.tmp", "x");
-  class Fixed final : public os::System {
-    int unlink_at(int parent, const char* name) noexcept override {
-      if (std::string_view(name) != kName) return System::unlink_at(parent, name);
-      return errno = EPERM, -1;
-    }
-  } fixed;
-  const auto found = io::clean_directory(directory.path(), {}, fixed);
-  ASSERT_TRUE(succeeds(found));
-  ASSERT_EQ(found->size(), 2u);
-  EXPECT_EQ(found->at(0).state, TemporaryState::failed);
-  EXPECT_EQ(found->at(0).error->message, "cannot remove: operation not permitted");
-  EXPECT_EQ(found->at(1).state, TemporaryState::removed);
-}
-
-TEST_F(CleanDirectory, IgnoresVanishingFile) {
-  class Vanishing final : public os::System {
-   public:
-    explicit Vanishing(std::string gone) : gone_(std::move(gone)) {}
-    int lock(int descriptor) noexcept override {
-      EXPECT_EQ(::unlink(gone_.c_str()), 0);
-      return System::lock(descriptor);
-    }
-
-   private:
-    const std::string gone_;
-  } vanishing(path);
-  put(path, "x");
-  EXPECT_EQ(states(io::clean_directory(directory.path(), {}, vanishing)), States{});
 }
 
 TEST_F(CleanDirectory, OpensWriteOnlyFiles) {

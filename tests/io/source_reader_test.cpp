@@ -1,4 +1,4 @@
-// Direct reads of a SourceReader, with a System that fails the calls that the test chooses. Also the limit of files
+// Direct reads of a SourceReader, with system calls that fail as the test chooses. Also the limit of files
 // that stay open for direct reads.
 #include "io/source_reader.h"
 
@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 
+#include "support/io_faults.h"
 #include "support/plan_support.h"
 
 namespace safetensors::io {
@@ -22,7 +24,7 @@ using test::succeeds;
 using test::TemporaryDirectory;
 
 // Drops O_DIRECT, so that the tests run on every file system. Reads fail or are short as the members say.
-class FakeDirect final : public os::System {
+class FakeDirect {
  public:
   int open_errno = 0;
   bool opens_plain = false;  // whether files may be opened without O_DIRECT, instead of with it
@@ -30,42 +32,56 @@ class FakeDirect final : public os::System {
   int read_errno = 0;        // error of the read with the index reads_before
   int reads_before = 0;
   std::size_t max_bytes = ~std::size_t{0};  // maximum bytes per read
-  os::DirectAlignment alignment{.known = true, .memory = 512, .offset = 512};
+  test::ToldAlignment alignment{.known = true, .memory = 512, .offset = 512};
   bool misaligned = false;  // whether a read broke the alignment of the device
-  int opens = 0;
+  int opens = 0;            // of an open file
   int reads = 0;
   std::uint64_t delivered = 0;  // bytes
 
-  int open_at(int directory, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
-    if (interruptions > 0) return --interruptions, fail(EINTR);
-    ++opens;
-    if (opens_plain == has(flags, os::OpenFlags::direct)) return fail(EBADF);
-    if (open_errno != 0) return fail(open_errno);
-    return os::System::open_at(directory, name, without(flags, os::OpenFlags::direct), permissions);
+  std::optional<long> answer(const seccomp_data& call) {
+    const int descriptor = test::descriptor_of(call.args[0]);
+    if (test::asks_alignment(call)) return test::tell(alignment, call);
+    if (call.nr == SYS_openat && test::text_of(call.args[1]).starts_with("/proc/self/fd/"))
+      return open(test::text_of(call.args[1]).data(), static_cast<int>(call.args[2]));
+    if (call.nr == SYS_close) direct_.erase(descriptor);
+    if (call.nr != SYS_pread64 || !direct_.contains(descriptor)) return std::nullopt;
+    return read(descriptor, test::pointer_of(call.args[1]), call.args[2], static_cast<off_t>(call.args[3]));
   }
-  std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
-    if (interruptions > 0) return --interruptions, fail(EINTR);
-    const std::size_t memory = alignment.known ? alignment.memory : 4096;
-    const std::size_t block = alignment.known ? alignment.offset : 4096;
-    misaligned =
-        misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 || offset % block != 0 || size % block != 0;
-    if (reads++ == reads_before && read_errno != 0) return fail(read_errno);
-    const std::ptrdiff_t count = os::System::read_at(descriptor, bytes, std::min(size, max_bytes), offset);
-    delivered += count > 0 ? static_cast<std::uint64_t>(count) : 0;
-    return count;
-  }
-  int direct_alignment(int, os::DirectAlignment& found) noexcept override { return found = alignment, 0; }
 
  private:
-  static int fail(int error_number) noexcept { return errno = error_number, -1; }
+  long open(const char* name, int flags) {
+    const bool direct = (flags & O_DIRECT) != 0;
+    if (interruptions > 0) return --interruptions, -EINTR;
+    ++opens;
+    if (opens_plain == direct) return -EBADF;
+    if (open_errno != 0) return -open_errno;
+    const int opened = ::open(name, flags & ~O_DIRECT);
+    if (direct && opened >= 0) direct_.insert(opened);
+    return opened < 0 ? -errno : opened;
+  }
+  long read(int descriptor, void* bytes, std::size_t size, off_t offset) {
+    if (interruptions > 0) return --interruptions, -EINTR;
+    const std::size_t memory = alignment.known ? alignment.memory : 4096;
+    const std::size_t block = alignment.known ? alignment.offset : 4096;
+    misaligned = misaligned || reinterpret_cast<std::uintptr_t>(bytes) % memory != 0 ||
+                 static_cast<std::size_t>(offset) % block != 0 || size % block != 0;
+    if (reads++ == reads_before && read_errno != 0) return -read_errno;
+    const ssize_t count = ::pread(descriptor, bytes, std::min(size, max_bytes), offset);
+    delivered += count > 0 ? static_cast<std::uint64_t>(count) : 0;
+    return count < 0 ? -errno : count;
+  }
+
+  std::set<int> direct_;  // descriptors that were asked for with O_DIRECT
 };
 
-class DirectRead : public testing::Test {
+class DirectRead : public test::Supervised<testing::Test, FakeDirect> {
  protected:
   static constexpr std::size_t kSize = (3 << 20) + 123;
   static constexpr std::size_t kMinDirect = 64 << 10;  // minimum bytes of a direct read
 
   void SetUp() override {
+    Supervised::SetUp();
+    if (IsSkipped()) return;
     put(path, bytes);
     Result<std::shared_ptr<const os::RegularFile>> opened = os::RegularFile::open(path);
     ASSERT_TRUE(succeeds(opened));
@@ -74,7 +90,7 @@ class DirectRead : public testing::Test {
   }
   [[nodiscard]] SourceReader make_reader() {
     thread = ReaderThread();  // a thread knows a reader by its address
-    return SourceReader(*file, {.caching = Caching::bypass, .size = kSize}, system);
+    return SourceReader(*file, {.caching = Caching::bypass, .size = kSize});
   }
   // Reads into memory `shift` bytes after a multiple of 4096. The memory around must keep its bytes.
   Status read(const SourceReader& reader, std::uint64_t offset, std::size_t size, std::size_t shift) {
@@ -96,7 +112,6 @@ class DirectRead : public testing::Test {
   const std::string path = directory / "file";
   const std::string bytes = pattern(kSize);
   std::shared_ptr<const os::RegularFile> file;
-  FakeDirect system;
   ReadCounts counts;
   ReaderThread thread;
   std::string memory;
@@ -104,123 +119,141 @@ class DirectRead : public testing::Test {
 };
 
 TEST_F(DirectRead, GivesBytesOfAnyRange) {
-  std::mt19937 random(7);
-  for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
-    system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
-    const SourceReader reader = make_reader();
-    for (int i = 0; i < 200; ++i) {
-      const std::size_t offset =
-          random() % 3 == 0 ? random() % (kSize - kMinDirect) : random() % 600 * 4096 + random() % 3;
-      const std::size_t size = std::min(kSize - offset, kMinDirect + random() % 100'000);
-      expect_bytes(reader, offset, size, random() % 2 == 0 ? 0 : random() % 4096);
+  supervised([&] {
+    std::mt19937 random(7);
+    for (const std::uint32_t alignment : {512U, 4096U, 0U}) {
+      system.alignment = {.known = alignment != 0, .memory = alignment, .offset = alignment};
+      const SourceReader reader = make_reader();
+      for (int i = 0; i < 200; ++i) {
+        const std::size_t offset =
+            random() % 3 == 0 ? random() % (kSize - kMinDirect) : random() % 600 * 4096 + random() % 3;
+        const std::size_t size = std::min(kSize - offset, kMinDirect + random() % 100'000);
+        expect_bytes(reader, offset, size, random() % 2 == 0 ? 0 : random() % 4096);
+      }
+      expect_bytes(reader, 0, kSize, 0);
+      expect_bytes(reader, 1, kSize - 1, 1);
     }
-    expect_bytes(reader, 0, kSize, 0);
-    expect_bytes(reader, 1, kSize - 1, 1);
-  }
-  EXPECT_FALSE(system.misaligned);
-  EXPECT_EQ(counts.buffered, 0U);
-  EXPECT_EQ(system.opens, 3);
+    EXPECT_FALSE(system.misaligned);
+    EXPECT_EQ(counts.buffered, 0U);
+    EXPECT_EQ(system.opens, 3);
+  });
 }
 
 TEST_F(DirectRead, ContinuesPartialReads) {
-  for (const std::size_t max_bytes :
-       {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
-    system.max_bytes = max_bytes;
-    system.interruptions = 5;
-    const SourceReader reader = make_reader();
-    expect_bytes(reader, 777, 300'000, 5);
-    expect_bytes(reader, 4096, 300'000, 0);
-    EXPECT_EQ(system.interruptions, 0);
-  }
-  EXPECT_FALSE(system.misaligned);
+  supervised([&] {
+    for (const std::size_t max_bytes :
+         {std::size_t{512}, std::size_t{4096}, std::size_t{100'000}, std::size_t{1} << 20}) {
+      system.max_bytes = max_bytes;
+      system.interruptions = 5;
+      const SourceReader reader = make_reader();
+      expect_bytes(reader, 777, 300'000, 5);
+      expect_bytes(reader, 4096, 300'000, 0);
+      EXPECT_EQ(system.interruptions, 0);
+    }
+    EXPECT_FALSE(system.misaligned);
+  });
 }
 
 // Heads, tails and bounced reads are whole blocks. Partial reads are read again from the last whole block on.
 TEST_F(DirectRead, CountsDeliveredBytes) {
-  for (const std::size_t max_bytes : {std::size_t{700}, std::size_t{5000}, ~std::size_t{0}}) {
-    for (const std::size_t shift : {std::size_t{0}, std::size_t{5}}) {
-      system.max_bytes = max_bytes;
-      system.delivered = 0;
-      counts = {};
-      const SourceReader reader = make_reader();
-      expect_bytes(reader, 777, 300'000, shift);
-      expect_bytes(reader, kSize - 100'000, 100'000, shift);
-      EXPECT_EQ(counts.direct, system.delivered);
-      EXPECT_EQ(counts.buffered, 0U);
-      EXPECT_GT(counts.direct, 400'000U);
+  supervised([&] {
+    for (const std::size_t max_bytes : {std::size_t{700}, std::size_t{5000}, ~std::size_t{0}}) {
+      for (const std::size_t shift : {std::size_t{0}, std::size_t{5}}) {
+        system.max_bytes = max_bytes;
+        system.delivered = 0;
+        counts = {};
+        const SourceReader reader = make_reader();
+        expect_bytes(reader, 777, 300'000, shift);
+        expect_bytes(reader, kSize - 100'000, 100'000, shift);
+        EXPECT_EQ(counts.direct, system.delivered);
+        EXPECT_EQ(counts.buffered, 0U);
+        EXPECT_GT(counts.direct, 400'000U);
+      }
     }
-  }
+  });
 }
 
 TEST_F(DirectRead, CountsBytesBeforeAnError) {
-  ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
-  system.open_errno = EINVAL;
-  EXPECT_FALSE(read(make_reader(), 900'000, 200'000, 0));
-  EXPECT_EQ(counts.buffered, 100'000U);
+  supervised([&] {
+    ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
+    system.open_errno = EINVAL;
+    EXPECT_FALSE(read(make_reader(), 900'000, 200'000, 0));
+    EXPECT_EQ(counts.buffered, 100'000U);
+  });
 }
 
 // After a read of less than a block, the rest is not aligned: it is read through the page cache.
 TEST_F(DirectRead, ContinuesInCacheAfterPartialBlock) {
-  system.max_bytes = 511;
-  const SourceReader reader = make_reader();
-  expect_bytes(reader, 4096, 300'000, 0);
-  EXPECT_EQ(counts.buffered, 300'000U);
+  supervised([&] {
+    system.max_bytes = 511;
+    const SourceReader reader = make_reader();
+    expect_bytes(reader, 4096, 300'000, 0);
+    EXPECT_EQ(counts.buffered, 300'000U);
+  });
 }
 
 TEST_F(DirectRead, FallsBackToCacheIfRefused) {
-  for (const int error_number : {EINVAL, EOPNOTSUPP}) {
-    for (const int before : {0, 1, 2}) {
-      system.reads = 0;
-      system.read_errno = error_number;
-      system.reads_before = before;
-      system.max_bytes = 128 << 10;
-      counts = {};
-      const SourceReader reader = make_reader();
-      expect_bytes(reader, 100, 1 << 20, 0);
-      EXPECT_EQ(reader.direct_refused(), error_number);
-      EXPECT_GT(counts.buffered, 0U);
-      const int reads = system.reads;
-      expect_bytes(reader, 8192, 200'000, 0);
-      EXPECT_EQ(system.reads, reads);
+  supervised([&] {
+    for (const int error_number : {EINVAL, EOPNOTSUPP}) {
+      for (const int before : {0, 1, 2}) {
+        system.reads = 0;
+        system.read_errno = error_number;
+        system.reads_before = before;
+        system.max_bytes = 128 << 10;
+        counts = {};
+        const SourceReader reader = make_reader();
+        expect_bytes(reader, 100, 1 << 20, 0);
+        EXPECT_EQ(reader.direct_refused(), error_number);
+        EXPECT_GT(counts.buffered, 0U);
+        const int reads = system.reads;
+        expect_bytes(reader, 8192, 200'000, 0);
+        EXPECT_EQ(system.reads, reads);
+      }
     }
-  }
+  });
 }
 
 TEST_F(DirectRead, ReportsErrorOfDevice) {
-  for (const int before : {0, 1, 2}) {
-    system.reads = 0;
-    system.read_errno = EIO;
-    system.reads_before = before;
-    system.max_bytes = 128 << 10;
-    const Status status = read(make_reader(), 8192, 1 << 20, 0);
-    ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().code, Errc::read_failed);
-    EXPECT_EQ(status.error().os_error, EIO);
-    EXPECT_EQ(status.error().offset, 8192U + static_cast<unsigned>(before) * (128 << 10));
-  }
+  supervised([&] {
+    for (const int before : {0, 1, 2}) {
+      system.reads = 0;
+      system.read_errno = EIO;
+      system.reads_before = before;
+      system.max_bytes = 128 << 10;
+      const Status status = read(make_reader(), 8192, 1 << 20, 0);
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code, Errc::read_failed);
+      EXPECT_EQ(status.error().os_error, EIO);
+      EXPECT_EQ(status.error().offset, 8192U + static_cast<unsigned>(before) * (128 << 10));
+    }
+  });
 }
 
 TEST_F(DirectRead, FallsBackToCacheIfOpenFails) {
-  for (const int error_number : {EINVAL, EMFILE, EPERM}) {
-    system.open_errno = error_number;
-    counts = {};
-    const SourceReader reader = make_reader();
-    expect_bytes(reader, 5, 100'000, 0);
-    EXPECT_EQ(reader.direct_refused(), error_number);
-    EXPECT_EQ(counts.buffered, 100'000U);
-    EXPECT_EQ(counts.direct, 0U);
-  }
+  supervised([&] {
+    for (const int error_number : {EINVAL, EMFILE, EPERM}) {
+      system.open_errno = error_number;
+      counts = {};
+      const SourceReader reader = make_reader();
+      expect_bytes(reader, 5, 100'000, 0);
+      EXPECT_EQ(reader.direct_refused(), error_number);
+      EXPECT_EQ(counts.buffered, 100'000U);
+      EXPECT_EQ(counts.direct, 0U);
+    }
+  });
 }
 
 TEST_F(DirectRead, IsSkippedIfNoBlockFits) {
-  for (const std::uint32_t alignment : {0U, 8192U}) {
-    system.alignment = {.known = true, .memory = 512, .offset = alignment};
-    const SourceReader reader = make_reader();
-    expect_bytes(reader, 5, 100'000, 0);
-    EXPECT_EQ(reader.direct_refused(), EOPNOTSUPP);
-    EXPECT_EQ(reader.direct_alignment(), 1U);
-  }
-  EXPECT_EQ(system.opens, 0);
+  supervised([&] {
+    for (const std::uint32_t alignment : {0U, 8192U}) {
+      system.alignment = {.known = true, .memory = 512, .offset = alignment};
+      const SourceReader reader = make_reader();
+      expect_bytes(reader, 5, 100'000, 0);
+      EXPECT_EQ(reader.direct_refused(), EOPNOTSUPP);
+      EXPECT_EQ(reader.direct_alignment(), 1U);
+    }
+    EXPECT_EQ(system.opens, 0);
+  });
 }
 
 // A file that is not cached and large enough for descriptors of single threads.
@@ -230,77 +263,92 @@ class FillingRead : public DirectRead {
 
   void SetUp() override {
     DirectRead::SetUp();
+    if (IsSkipped()) return;
     ASSERT_EQ(::truncate(path.c_str(), kLarge), 0);
     system.opens_plain = true;
   }
   // Caching::bypass waits for the device whatever the page cache has.
   void make(bool in_runs, bool sparse = false) {
     const Transfer transfer{.caching = Caching::bypass, .size = kLarge, .in_runs = in_runs, .sparse = sparse};
-    reader.emplace(*file, transfer, system);
+    reader.emplace(*file, transfer);
     reader->fill_cache();
   }
   std::optional<SourceReader> reader;
 };
 
 TEST_F(FillingRead, OpensFileOncePerThread) {
-  make(true);
-  EXPECT_TRUE(reader->reads_ahead());
-  EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
-  for (int threads = 1; threads <= 3; ++threads) {
-    thread = {};
-    for (const std::uint64_t offset : {0U, 1'000'001U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 3);
-    EXPECT_EQ(system.opens, threads);
-  }
-  EXPECT_EQ(counts.buffered, 9'000'000U);
-  EXPECT_EQ(counts.direct, 0U);
+  supervised([&] {
+    make(true);
+    EXPECT_TRUE(reader->reads_ahead());
+    EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
+    for (int threads = 1; threads <= 3; ++threads) {
+      thread = {};
+      for (const std::uint64_t offset : {0U, 1'000'001U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 3);
+      EXPECT_EQ(system.opens, threads);
+    }
+    EXPECT_EQ(counts.buffered, 9'000'000U);
+    EXPECT_EQ(counts.direct, 0U);
+  });
 }
 
 // The system then reads no gaps. Only the bytes from the device show this, and they depend on the page cache.
 TEST_F(FillingRead, ReadsSparseRanges) {
-  make(true, true);
-  for (const std::uint64_t offset : {1'000'001U, 0U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);
-  EXPECT_EQ(counts.buffered, 3'000'000U);
+  supervised([&] {
+    make(true, true);
+    for (const std::uint64_t offset : {1'000'001U, 0U, 2'000'000U}) expect_bytes(*reader, offset, 1'000'000, 1);
+    EXPECT_EQ(counts.buffered, 3'000'000U);
+  });
 }
 
 TEST_F(FillingRead, OpensFileAtMost32Times) {
-  make(true);
-  for (int i = 0; i < 100; ++i) {
-    thread = {};
-    expect_bytes(*reader, 7, 5000, 0);
-  }
-  EXPECT_EQ(system.opens, 32);
+  supervised([&] {
+    make(true);
+    for (int i = 0; i < 100; ++i) {
+      thread = {};
+      expect_bytes(*reader, 7, 5000, 0);
+    }
+    EXPECT_EQ(system.opens, 32);
+  });
 }
 
 TEST_F(FillingRead, UsesDescriptorOfAllThreadsIfOpenFails) {
-  system.open_errno = EMFILE;
-  make(true);
-  expect_bytes(*reader, 5, 1'000'000, 0);
-  expect_bytes(*reader, 1'000'005, 1'000'000, 0);
-  EXPECT_EQ(system.opens, 1);
+  supervised([&] {
+    system.open_errno = EMFILE;
+    make(true);
+    expect_bytes(*reader, 5, 1'000'000, 0);
+    expect_bytes(*reader, 1'000'005, 1'000'000, 0);
+    EXPECT_EQ(system.opens, 1);
+  });
 }
 
 TEST_F(FillingRead, OpensNothingWithoutRuns) {
-  make(false);
-  EXPECT_FALSE(reader->reads_ahead());
-  EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
-  expect_bytes(*reader, 5, 1'000'000, 0);
-  EXPECT_EQ(system.opens, 0);
+  supervised([&] {
+    make(false);
+    EXPECT_FALSE(reader->reads_ahead());
+    EXPECT_EQ(reader->chunk_bytes(), std::size_t{1} << 20);
+    expect_bytes(*reader, 5, 1'000'000, 0);
+    EXPECT_EQ(system.opens, 0);
+  });
 }
 
 // The report names a fallback only if direct reads were requested.
 TEST_F(FillingRead, ForgetsThatDirectReadsWereRefused) {
-  system.alignment = {.known = true, .memory = 512, .offset = 0};
-  make(true);
-  EXPECT_EQ(reader->direct_refused(), 0);
-  expect_bytes(*reader, 5, 1'000'000, 0);
+  supervised([&] {
+    system.alignment = {.known = true, .memory = 512, .offset = 0};
+    make(true);
+    EXPECT_EQ(reader->direct_refused(), 0);
+    expect_bytes(*reader, 5, 1'000'000, 0);
+  });
 }
 
 TEST_F(DirectRead, DetectsShorterFile) {
-  ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
-  const Status status = read(make_reader(), 900'000, 200'000, 0);
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().code, Errc::file_truncated);
-  EXPECT_EQ(status.error().offset, 1'000'000U);
+  supervised([&] {
+    ASSERT_EQ(::truncate(path.c_str(), 1'000'000), 0);
+    const Status status = read(make_reader(), 900'000, 200'000, 0);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Errc::file_truncated);
+    EXPECT_EQ(status.error().offset, 1'000'000U);
+  });
 }
 
 int open_descriptors() {
@@ -312,18 +360,20 @@ int open_descriptors() {
 }
 
 TEST_F(DirectRead, KeepsOneDescriptorPerThread) {
-  const int before = open_descriptors();
-  {
-    const SourceReader reader = make_reader();
-    const SourceReader other(*file, {.caching = Caching::bypass, .size = kSize}, system);
-    for (const SourceReader* each : {&reader, &other, &reader}) {
-      expect_bytes(*each, 0, 100'000, 0);
-      EXPECT_EQ(open_descriptors(), before + 1);
+  supervised([&] {
+    const int before = open_descriptors();
+    {
+      const SourceReader reader = make_reader();
+      const SourceReader other(*file, {.caching = Caching::bypass, .size = kSize});
+      for (const SourceReader* each : {&reader, &other, &reader}) {
+        expect_bytes(*each, 0, 100'000, 0);
+        EXPECT_EQ(open_descriptors(), before + 1);
+      }
+      EXPECT_EQ(system.opens, 3);
     }
-    EXPECT_EQ(system.opens, 3);
-  }
-  thread = ReaderThread();
-  EXPECT_EQ(open_descriptors(), before);
+    thread = ReaderThread();
+    EXPECT_EQ(open_descriptors(), before);
+  });
 }
 
 constexpr std::size_t kTensorBytes = 128 << 10;

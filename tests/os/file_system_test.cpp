@@ -14,13 +14,6 @@ Descriptor open_directory(const char* path) {
   return Descriptor(open_at(kWorkingDirectory, path, kOpenDirectory));
 }
 
-TEST(FileSystem, ClassifiesNumbers) {
-  EXPECT_EQ(classify_file_system(0x6969), FileSystem::remote);  // NFS
-  EXPECT_EQ(classify_file_system(0x9FA0), FileSystem::kernel);  // proc
-  EXPECT_EQ(classify_file_system(0xEF53), FileSystem::local);   // ext4
-  EXPECT_EQ(classify_file_system(0x12345), FileSystem::local);  // unknown
-}
-
 TEST(FileSystem, CountsNetworkAndFuseAsRemote) {
   for (const std::uint64_t magic :
        std::initializer_list<std::uint64_t>{0x6969, 0x517B, 0x65735546, 0x01021997, 0x00C36400, 0x0BD00BD0, 0x47504653})

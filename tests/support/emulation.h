@@ -76,7 +76,7 @@ inline bool mixes_threads() {
 // File systems without direct I/O give the same answer.
 inline bool denies_direct_io(int descriptor) {
   os::DirectAlignment alignment;
-  return os::real_system().direct_alignment(descriptor, alignment) == 0 && alignment.known && alignment.memory == 0;
+  return os::direct_alignment(descriptor, alignment) == 0 && alignment.known && alignment.memory == 0;
 }
 
 }  // namespace safetensors::test

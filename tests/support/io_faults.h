@@ -1,241 +1,220 @@
-// A system whose calls fail when the test says so, and a directory in which a file is replaced.
+// System calls that fail when the test says so.
 #pragma once
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <functional>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include "io/atomic_file.h"
-#include "os/file_status.h"
-#include "support/io_support.h"
+#include "support/sanitizers.h"
+#include "support/system_calls.h"
 
 namespace safetensors::test {
 
-using io::AtomicFile;
-using io::AtomicFileOptions;
-using io::Sync;
-using Names = std::vector<std::string>;
+// The alignment that statx() tells. 0: the file does not support O_DIRECT.
+struct ToldAlignment {
+  bool known = false;
+  std::uint32_t memory = 0, offset = 0;
+};
 
-// The system, with failures to order. Counts the calls. Writes may come from several threads.
-class FaultySystem final : public os::System {
+// Arguments of a system call.
+inline int descriptor_of(std::uint64_t argument) {
+  return static_cast<int>(argument);
+}
+inline void* pointer_of(std::uint64_t argument) {
+  return reinterpret_cast<void*>(argument);
+}  // NOLINT
+inline std::string_view text_of(std::uint64_t argument) {
+  const auto* const text = static_cast<const char*>(pointer_of(argument));
+  return text == nullptr ? std::string_view() : text;
+}
+
+// Whether statx() asks for the alignment.
+inline bool asks_alignment(const seccomp_data& call) {
+#ifdef STATX_DIOALIGN
+  return call.nr == SYS_statx && call.args[3] == STATX_DIOALIGN;
+#else
+  (void)call;
+  return false;
+#endif
+}
+inline long tell(const ToldAlignment& alignment, const seccomp_data& call) {
+#ifdef STATX_DIOALIGN
+  auto& status = *static_cast<struct statx*>(pointer_of(call.args[4]));
+  status = {};
+  status.stx_mask = alignment.known ? STATX_DIOALIGN : 0;
+  status.stx_dio_mem_align = alignment.memory;
+  status.stx_dio_offset_align = alignment.offset;
+#else
+  (void)alignment, (void)call;
+#endif
+  return 0;
+}
+
+// The failures that a test orders. Counts the calls. The supervisor answers one call at a time.
+class FaultySystem {
  public:
-  int open_errno = 0, write_errno = 0, copy_errno = 0, preallocate_errno = 0, writeback_errno = 0;
+  int write_errno = 0, copy_errno = 0, preallocate_errno = 0, writeback_errno = 0;
   int file_sync_errno = 0, directory_sync_errno = 0, file_system_sync_errno = 0;
   int close_errno = 0, mode_errno = 0, owner_errno = 0, rename_errno = 0;
   std::size_t longest_write = ~std::size_t{0};
   int interruptions = 0;    // so many writes and copies say EINTR first
   int name_collisions = 0;  // so many temporaries are said to exist already
-  int writes_before_failure = 0, renames_before_failure = 0;
+  int writes_before_failure = 0;
   int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
   int copies = 0;  // by the system
   int direct_open_errno = 0, direct_write_errno = 0;
   int direct_writes_before_failure = 0, direct_writes = 0;
   std::size_t longest_direct_report = ~std::size_t{0};  // what a direct write says at most, having written all
-  std::optional<os::DirectAlignment> alignment;
+  std::optional<ToldAlignment> alignment;
   int alignment_errno = 0;
-  std::vector<std::string> opened;
-  std::set<std::thread::id> writers;
-  int most_at_once = 0;  // writes
+  std::vector<std::string> made;  // names of new files
   std::function<void()> before_rename = [] {};
   std::function<void()> before_link = [] {};
+  std::function<void()> before_lock = [] {};
   int unnamed_errno = 0;   // of making a file without a name
   int truncate_errno = 0;  // of opening a file to overwrite it
-  int link_errno = 0, links_before_failure = 0, links = 0;
+  int link_errno = 0, links = 0;
   int lock_errno = 0, locks_before_success = 1'000'000;  // so many locks fail
+  int locks = 0;
   int duplicate_errno = 0;
+  std::string closed_name;  // a file of this name cannot be opened
+  std::string fixed_name;   // a file of this name cannot be removed
   bool no_proc = false;
-  os::FileSystem kind = os::FileSystem::local;
+  bool remote = false;  // all file systems are said to be those of a network
 
-  int open_at(int directory, const char* name, os::OpenFlags flags, std::uint32_t permissions) noexcept override {
-    opened.emplace_back(name);
-    if (has(flags, os::OpenFlags::direct) && direct_open_errno != 0) return fail(direct_open_errno);
-    if (open_errno != 0) return fail(open_errno);
-    if (has(flags, os::OpenFlags::unnamed) && unnamed_errno != 0) return fail(unnamed_errno);
-    if (has(flags, os::OpenFlags::truncate) && !has(flags, os::OpenFlags::only_new) && truncate_errno != 0)
-      return fail(truncate_errno);
-    if (name_collisions > 0 && has(flags, os::OpenFlags::create)) return --name_collisions, fail(EEXIST);
-    const int descriptor = System::open_at(directory, name, flags, permissions);
-    if (descriptor >= 0 && has(flags, os::OpenFlags::direct)) note_direct(descriptor, true);
-    return descriptor;
-  }
-  int close(int descriptor) noexcept override {
-    note_direct(descriptor, false);
-    const int result = System::close(descriptor);
-    return close_errno != 0 ? fail(close_errno) : result;
-  }
-  std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept override {
-    const bool direct = is_direct(descriptor);
-    if (const int number = order(direct); number != 0) return fail(number);
-    count_at_once(1);
-    const std::ptrdiff_t count = System::write_at(descriptor, bytes, std::min(size, longest_write), offset);
-    count_at_once(-1);
-    return direct ? std::min(count, static_cast<std::ptrdiff_t>(std::min(longest_direct_report, size))) : count;
-  }
-  int direct_alignment(int descriptor, os::DirectAlignment& found) noexcept override {
-    if (alignment_errno != 0) return fail(alignment_errno);
-    if (!alignment) return System::direct_alignment(descriptor, found);
-    found = *alignment;
-    return 0;
-  }
-  std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                            std::size_t size) noexcept override {
-    ++copies;
-    if (interruptions > 0) return --interruptions, fail(EINTR);
-    if (copy_errno != 0) return fail(copy_errno);
-    return System::copy_range(from, from_offset, to, to_offset, std::min(size, longest_write));
-  }
-  int preallocate(int descriptor, std::uint64_t size) noexcept override {
-    ++preallocations;
-    return preallocate_errno != 0 ? fail(preallocate_errno) : System::preallocate(descriptor, size);
-  }
-  int start_writeback(int descriptor) noexcept override {
-    const std::lock_guard lock(mutex_);
-    ++writebacks;
-    return writeback_errno != 0 ? fail(writeback_errno) : System::start_writeback(descriptor);
-  }
-  int sync(int descriptor) noexcept override {
-    os::FileStatus status;
-    const bool directory = os::status_of(descriptor, status) == 0 && status.is_directory();
-    std::unique_lock lock(mutex_);
-    ++(directory ? directory_syncs : file_syncs);
-    lock.unlock();
-    const int number = directory ? directory_sync_errno : file_sync_errno;
-    return number != 0 ? fail(number) : System::sync(descriptor);
-  }
-  int sync_file_system(int) noexcept override {
-    ++file_system_syncs;
-    return file_system_sync_errno != 0 ? fail(file_system_sync_errno) : 0;
-  }
-  int change_mode(int descriptor, std::uint32_t permissions) noexcept override {
-    return mode_errno != 0 ? fail(mode_errno) : System::change_mode(descriptor, permissions);
-  }
-  int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept override {
-    return owner_errno != 0 ? fail(owner_errno) : System::change_owner(descriptor, user, group);
-  }
-  int rename_at(int directory, const char* from, const char* to) noexcept override {
-    ++renames;
-    before_rename();
-    if (rename_errno != 0 && renames_before_failure-- <= 0) return fail(rename_errno);
-    return System::rename_at(directory, from, to);
-  }
-  int link_at(int descriptor, int directory, const char* name) noexcept override {
-    ++links;
-    before_link();
-    if (link_errno != 0 && links_before_failure-- <= 0) return fail(link_errno);
-    return System::link_at(descriptor, directory, name);
-  }
-  bool linkable(int descriptor) noexcept override { return !no_proc && System::linkable(descriptor); }
-  int duplicate(int descriptor) noexcept override {
-    return duplicate_errno != 0 ? fail(duplicate_errno) : System::duplicate(descriptor);
-  }
-  int lock(int descriptor) noexcept override {
-    if (lock_errno != 0 && locks_before_success-- > 0) return fail(lock_errno);
-    return System::lock(descriptor);
-  }
-  os::FileSystem file_system(int descriptor) noexcept override {
-    return kind != os::FileSystem::local ? kind : System::file_system(descriptor);
+  std::optional<long> answer(const seccomp_data& call) {
+    const auto* const args = call.args;
+    switch (call.nr) {
+      case SYS_openat:
+        return open(text_of(args[1]), static_cast<int>(args[2]));
+      case SYS_close:
+        if (close_errno == 0) return std::nullopt;
+        return ::close(descriptor_of(args[0])), -close_errno;
+      case SYS_pwrite64:
+        return write(descriptor_of(args[0]), pointer_of(args[1]), args[2], static_cast<off_t>(args[3]));
+      case SYS_copy_file_range:
+        ++copies;
+        if (interruptions > 0) return --interruptions, -EINTR;
+        return failed(copy_errno);
+      case SYS_fallocate:
+        return ++preallocations, failed(preallocate_errno);
+      case SYS_sync_file_range:
+        return ++writebacks, failed(writeback_errno);
+      case SYS_fsync:
+        return sync(descriptor_of(args[0]));
+      case SYS_syncfs:
+        return ++file_system_syncs, -file_system_sync_errno;
+      case SYS_fchmod:
+        return failed(mode_errno);
+      case SYS_fchown:
+        return failed(owner_errno);
+#ifdef SYS_renameat
+      case SYS_renameat:
+#endif
+      case SYS_renameat2:
+        ++renames;
+        before_rename();
+        return failed(rename_errno);
+      case SYS_linkat:
+        ++links;
+        before_link();
+        return failed(link_errno);
+      case SYS_unlinkat:
+        return failed(text_of(args[1]) == fixed_name ? EPERM : 0);
+      case SYS_flock:
+        if ((args[1] & LOCK_EX) == 0) return std::nullopt;
+        ++locks;
+        before_lock();
+        return failed(lock_errno != 0 && locks_before_success-- > 0 ? lock_errno : 0);
+      case SYS_fcntl:
+        return failed(args[1] == F_DUPFD_CLOEXEC ? duplicate_errno : 0);
+      case SYS_fstatfs:
+        return remote ? tell_remote(descriptor_of(args[0]), pointer_of(args[1])) : std::nullopt;
+      case SYS_statx:
+        if (!asks_alignment(call)) return std::nullopt;
+        if (alignment_errno != 0) return -alignment_errno;
+        return alignment ? std::optional(tell(*alignment, call)) : std::nullopt;
+#ifdef SYS_stat
+      case SYS_stat:
+        return failed(no_proc && text_of(args[0]).starts_with("/proc/self/fd/") ? ENOENT : 0);
+#endif
+#ifdef SYS_newfstatat
+      case SYS_newfstatat:
+        return failed(no_proc && text_of(args[1]).starts_with("/proc/self/fd/") ? ENOENT : 0);
+#endif
+      default:
+        return std::nullopt;
+    }
   }
 
  private:
-  // The error number of the next write; 0: the write succeeds.
-  int order(bool direct) noexcept {
-    const std::lock_guard lock(mutex_);
-    writers.insert(std::this_thread::get_id());
+  static std::optional<long> failed(int number) {
+    return number == 0 ? std::nullopt : std::optional<long>(-number);
+  }
+
+  std::optional<long> open(std::string_view name, int flags) {
+    if ((flags & O_DIRECT) != 0 && direct_open_errno != 0) return -direct_open_errno;
+    if ((flags & O_TMPFILE) == O_TMPFILE && unnamed_errno != 0) return -unnamed_errno;
+    if ((flags & O_TRUNC) != 0 && (flags & (O_EXCL | O_NOFOLLOW)) == O_NOFOLLOW && truncate_errno != 0)
+      return -truncate_errno;
+    if (name == closed_name) return -EACCES;
+    if ((flags & O_EXCL) == 0) return std::nullopt;
+    made.emplace_back(name);
+    if (name_collisions > 0) return --name_collisions, -EEXIST;
+    return std::nullopt;
+  }
+  std::optional<long> write(int descriptor, const void* bytes, std::size_t size, off_t offset) {
+    const bool direct = (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0;
     if (direct) ++direct_writes;
-    if (interruptions > 0) return --interruptions, EINTR;
-    if (write_errno != 0 && writes_before_failure-- <= 0) return write_errno;
-    if (direct && direct_write_errno != 0 && direct_writes_before_failure-- <= 0) return direct_write_errno;
+    if (interruptions > 0) return --interruptions, -EINTR;
+    if (write_errno != 0 && writes_before_failure-- <= 0) return -write_errno;
+    if (direct && direct_write_errno != 0 && direct_writes_before_failure-- <= 0) return -direct_write_errno;
+    const std::size_t longest_report = direct ? longest_direct_report : ~std::size_t{0};
+    if (size <= std::min(longest_write, longest_report)) return std::nullopt;
+    const ssize_t count = ::pwrite(descriptor, bytes, std::min(size, longest_write), offset);
+    return count < 0 ? -errno : std::min(count, static_cast<ssize_t>(std::min(longest_report, size)));
+  }
+  std::optional<long> sync(int descriptor) {
+    struct stat status;
+    const bool directory = ::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+    ++(directory ? directory_syncs : file_syncs);
+    return -(directory ? directory_sync_errno : file_sync_errno);
+  }
+  static std::optional<long> tell_remote(int descriptor, void* result) {
+    auto& status = *static_cast<struct statfs*>(result);
+    if (::fstatfs(descriptor, &status) != 0) return -errno;
+    status.f_type = 0x6969;  // NFS
     return 0;
   }
-
-  void note_direct(int descriptor, bool direct) {
-    const std::lock_guard lock(mutex_);
-    if (direct)
-      direct_.insert(descriptor);
-    else
-      direct_.erase(descriptor);
-  }
-  bool is_direct(int descriptor) {
-    const std::lock_guard lock(mutex_);
-    return direct_.count(descriptor) != 0;
-  }
-
-  void count_at_once(int change) noexcept {
-    const std::lock_guard lock(mutex_);
-    at_once_ += change;
-    most_at_once = std::max(most_at_once, at_once_);
-  }
-
-  std::mutex mutex_;
-  std::set<int> direct_;  // descriptors that bypass the page cache
-  int at_once_ = 0;
-  static int fail(int number) noexcept {
-    errno = number;
-    return -1;
-  }
 };
 
-inline Status replace(const std::string& path, std::string_view text, os::System& system,
-                      const AtomicFileOptions& options = {}) {
-  auto file = AtomicFile::create(path, text.size(), options, system);
-  if (!file) return file.error();
-  if (Status status = (*file)->write_at(0, bytes_of(text)); !status) return status;
-  return (*file)->commit();
-}
-
-inline Status replace(const std::string& path, std::string_view text, const AtomicFileOptions& options = {}) {
-  return replace(path, text, os::real_system(), options);
-}
-
-class AtomicFileTest : public testing::Test {
+// For the tests of a fixture: TEST_F(Suite, Name) { supervised([&] { ... }); }
+template <class Fixture, class System = FaultySystem>
+class Supervised : public Fixture {
  protected:
-  const TemporaryDirectory directory;
-  const std::string path = directory / "model";
-  FaultySystem system;
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "a sanitizer does not see that the supervisor waits";
+    const std::string refused = run_supervised([] {}, [](const seccomp_data&) { return std::optional<long>(); });
+    if (!refused.empty()) GTEST_SKIP() << refused;
+    Fixture::SetUp();
+  }
+  void supervised(const std::function<void()>& body) {
+    EXPECT_EQ(run_supervised(body, [this](const seccomp_data& call) { return system.answer(call); }), "");
+  }
 
-  // After an error before the rename: the old file, and nothing beside it.
-  void expect_untouched(ino_t inode) const {
-    EXPECT_EQ(contents(path), "old");
-    EXPECT_EQ(inode_of(path), inode);
-    EXPECT_EQ(directory.names(), Names{"model"});
-  }
-  Error expect_failure(const AtomicFileOptions& options = {}) {
-    put(path, "old");
-    const ino_t inode = inode_of(path);
-    const Error error = error_of(replace(path, "new", system, options));
-    expect_untouched(inode);
-    EXPECT_EQ(error.path, path);
-    return error;
-  }
+  System system;
 };
-
-// Writes half of a new file in a child. Calls check() while the child holds the file, then kills the child.
-inline void kill_while_writing(
-    const std::string& path, const std::function<void()>& check = [] {}) {
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = start_child([&] {
-    auto file = AtomicFile::create(path, 6, {}).value();
-    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
-    return false;
-  });
-  char written = 0;
-  ASSERT_EQ(::read(ends[0], &written, 1), 1);
-  check();
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
-  ::close(ends[0]), ::close(ends[1]);
-}
 
 }  // namespace safetensors::test

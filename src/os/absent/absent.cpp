@@ -1,12 +1,43 @@
 // The calls for systems that lack huge pages, pages that are provided in advance, the share of a file in the page
-// cache, advice about it, and leases. Each answer says that the system lacks it. (Windows has huge pages only for users
-// with a privilege.)
+// cache, advice about it, leases, copies by the system, early writeback, and files without a name. Each answer says
+// that the system lacks it. (Windows has huge pages only for users with a privilege.)
+#include <cerrno>
+
 #include "os/huge_pages.h"
 #include "os/leased_map.h"
 #include "os/memory.h"
 #include "os/residency.h"
+#include "os/system.h"
 
 namespace safetensors::os {
+namespace {
+
+int unsupported() noexcept {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+}  // namespace
+
+std::ptrdiff_t copy_range(int, std::uint64_t, int, std::uint64_t, std::size_t) noexcept {
+  return unsupported();
+}
+
+int start_writeback(int) noexcept {
+  return unsupported();
+}
+
+int sync_file_system(int) noexcept {
+  return unsupported();
+}
+
+int link_at(int, int, const char*) noexcept {
+  return unsupported();
+}
+
+bool linkable(int) noexcept {
+  return false;
+}
 
 bool huge_pages_given() noexcept {
   return false;

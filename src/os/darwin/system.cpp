@@ -1,8 +1,11 @@
-// The calls of System that macOS has in a form of its own. Those that it lacks fail with EOPNOTSUPP.
-#include "os/system.h"
-
+// The calls that macOS has in a form of its own. Those that it lacks fail with EOPNOTSUPP.
+//
+// A table translates OpenFlags, with one row per flag, except for read and write: their values in open() are numbers
+// and not bits. macOS bypasses the page cache by a call after open(). File systems are classified by their flags and
+// names.
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,14 +13,67 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include "os/descriptor.h"
+#include "os/file_system.h"
+#include "os/open.h"
+#include "os/path.h"
+#include "os/system.h"
+#include "os/system_error.h"
 
 namespace safetensors::os {
 namespace {
 
-int unsupported() noexcept {
-  errno = EOPNOTSUPP;
-  return -1;
+constexpr struct {
+  OpenFlags flag;
+  int native;
+} kTable[] = {
+    {OpenFlags::create, O_CREAT},        {OpenFlags::only_new, O_EXCL},      {OpenFlags::truncate, O_TRUNC},
+    {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::path_only, O_SEARCH},   {OpenFlags::no_follow, O_NOFOLLOW},
+    {OpenFlags::no_wait, O_NONBLOCK},    {OpenFlags::no_terminal, O_NOCTTY},
+};
+
+int native_flags(OpenFlags flags) noexcept {
+  int native = O_CLOEXEC | O_RDONLY;
+  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
+  for (const auto& row : kTable) {
+    if (has(flags, row.flag)) native |= row.native;
+  }
+  return native;
 }
+
+}  // namespace
+
+const int kWorkingDirectory = AT_FDCWD;
+
+int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
+  if (has(flags, OpenFlags::unnamed)) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  Descriptor opened(::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions)));
+  if (opened.valid() && has(flags, OpenFlags::direct) && ::fcntl(opened.get(), F_NOCACHE, 1) != 0) {
+    opened.reset();
+    errno = EINVAL;
+  }
+  return opened.release();
+}
+
+// macOS refuses larger reads than INT_MAX.
+std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  constexpr std::size_t kMax = std::size_t{1} << 30;
+  return ::pread(descriptor, bytes, std::min(size, kMax), static_cast<off_t>(offset));
+}
+
+Readable readable(int descriptor) noexcept {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0) return Readable::unknown;
+  return (flags & O_EXEC) != 0 || (flags & O_ACCMODE) == O_WRONLY ? Readable::no : Readable::yes;
+}
+
+namespace {
 
 // Whether the file system does not know a call. Other errors are about the device or the file.
 bool lacks_call(int error_number) noexcept {
@@ -35,23 +91,19 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
 }
 
 // macOS refuses larger writes than INT_MAX.
-std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   constexpr std::size_t kMax = std::size_t{1} << 30;
   return ::pwrite(descriptor, bytes, std::min(size, kMax), static_cast<off_t>(offset));
 }
 
-std::ptrdiff_t System::copy_range(int, std::uint64_t, int, std::uint64_t, std::size_t) noexcept {
-  return unsupported();
-}
-
 // macOS reads unaligned bytes through the page cache, and reports no error.
-int System::direct_alignment(int, DirectAlignment& alignment) noexcept {
+int direct_alignment(int, DirectAlignment& alignment) noexcept {
   alignment = {.known = true, .memory = 4096, .offset = 4096};
   return 0;
 }
 
 // Reserves space after the end of the file, and then moves the end.
-int System::preallocate(int descriptor, std::uint64_t size) noexcept {
+int preallocate(int descriptor, std::uint64_t size) noexcept {
   struct stat found;
   if (::fstat(descriptor, &found) != 0) return -1;
   const auto end = static_cast<off_t>(size);
@@ -65,13 +117,9 @@ int System::preallocate(int descriptor, std::uint64_t size) noexcept {
   return ::ftruncate(descriptor, end);
 }
 
-int System::start_writeback(int) noexcept {
-  return unsupported();
-}
-
 // fsync() of macOS does not wait for the device. F_FULLFSYNC does. F_BARRIERFSYNC keeps the order of writes. File
 // systems of networks have neither.
-int System::sync(int descriptor) noexcept {
+int sync(int descriptor) noexcept {
   for (const int call : {F_FULLFSYNC, F_BARRIERFSYNC}) {
     if (::fcntl(descriptor, call) == 0) return 0;
     if (!lacks_call(errno)) return -1;
@@ -79,22 +127,43 @@ int System::sync(int descriptor) noexcept {
   return ::fsync(descriptor);
 }
 
-int System::sync_file_system(int) noexcept {
-  return unsupported();
-}
-
-int System::rename_new(int directory, const char* from, const char* to) noexcept {
+int rename_new(int directory, const char* from, const char* to) noexcept {
   if (::renameatx_np(directory, from, directory, to, RENAME_EXCL) == 0) return 0;
   // Without the flag, rename() replaces an empty directory and no other one.
   return lacks_call(errno) ? ::renameat(directory, from, directory, to) : -1;
 }
 
-int System::link_at(int, int, const char*) noexcept {
-  return unsupported();
+namespace {
+
+constexpr std::string_view kKernel[] = {"autofs", "devfs", "fdesc"};
+// File systems served by a user's process may have the flag of a local one.
+constexpr std::string_view kServed[] = {"fusefs", "macfuse", "osxfuse", "virtiofs", "webdav"};
+
+FileSystem classify(const struct statfs& status) noexcept {
+  const std::string_view name = status.f_fstypename;
+  if (std::find(std::begin(kKernel), std::end(kKernel), name) != std::end(kKernel)) return FileSystem::kernel;
+  const bool served = std::find(std::begin(kServed), std::end(kServed), name) != std::end(kServed);
+  return served || (status.f_flags & MNT_LOCAL) == 0 ? FileSystem::remote : FileSystem::local;
 }
 
-bool System::linkable(int) noexcept {
-  return false;
+}  // namespace
+
+FileSystem file_system_of(int descriptor) noexcept {
+  struct statfs status;
+  if (retry([&] { return ::fstatfs(descriptor, &status); }) != 0) return FileSystem::local;
+  return classify(status);
+}
+
+bool on_local_device(int descriptor) noexcept {
+  struct statfs status;
+  return ::fstatfs(descriptor, &status) == 0 && std::string_view(status.f_fstypename) != "tmpfs" &&
+         classify(status) == FileSystem::local;
+}
+
+std::string name_key(std::string_view name) {
+  std::string key(name);
+  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return key;
 }
 
 }  // namespace safetensors::os

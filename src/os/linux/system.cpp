@@ -1,18 +1,76 @@
-// Forwards each function of System to a system call, and does little more: tests replace this class to make calls fail,
-// so all decisions are in the callers.
-#include "os/system.h"
-
+// The calls of Linux about files, processors, random bits and the time of threads. Each does little more than one
+// system call: tests answer system calls in place of the kernel, so all decisions are in the callers.
+//
+// A table translates OpenFlags, with one row per flag, except for read and write: their values in open() are numbers
+// and not bits. File systems are classified by the magic number of statfs(). Most numbers are written out, because
+// <linux/magic.h> does not name all of them. An unknown number means local. Random bits: GRND_NONBLOCK, because early
+// in the boot getrandom() could wait.
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <utility>
 
+#include "os/directory.h"
 #include "os/file_status.h"
+#include "os/file_system.h"
+#include "os/open.h"
+#include "os/process.h"
+#include "os/system.h"
+#include "os/system_error.h"
+#include "os/thread_usage.h"
 
 namespace safetensors::os {
+namespace {
+
+constexpr struct {
+  OpenFlags flag;
+  int native;
+} kTable[] = {
+    {OpenFlags::create, O_CREAT},       {OpenFlags::only_new, O_EXCL},       {OpenFlags::truncate, O_TRUNC},
+    {OpenFlags::unnamed, O_TMPFILE},    {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::path_only, O_PATH},
+    {OpenFlags::no_follow, O_NOFOLLOW}, {OpenFlags::no_wait, O_NONBLOCK},    {OpenFlags::no_terminal, O_NOCTTY},
+    {OpenFlags::direct, O_DIRECT},
+};
+
+int native_flags(OpenFlags flags) noexcept {
+  int native = O_CLOEXEC | O_RDONLY;
+  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
+  for (const auto& row : kTable) {
+    if (has(flags, row.flag)) native |= row.native;
+  }
+  return native;
+}
+
+}  // namespace
+
+const int kWorkingDirectory = AT_FDCWD;
+
+int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
+  return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
+}
+
+std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
+}
+
+Readable readable(int descriptor) noexcept {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0) return Readable::unknown;
+  return (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY ? Readable::no : Readable::yes;
+}
 
 const bool DescriptorPath::kLeadsToSameFile = true;
 
@@ -20,18 +78,18 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }
 
-std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
-std::ptrdiff_t System::copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                                  std::size_t size) noexcept {
+std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
+                          std::size_t size) noexcept {
   auto from_position = static_cast<off_t>(from_offset);
   auto to_position = static_cast<off_t>(to_offset);
   return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
 }
 
-int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
+int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
 #ifdef STATX_DIOALIGN
   struct statx status;
@@ -44,39 +102,145 @@ int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcep
   return 0;
 }
 
-int System::preallocate(int descriptor, std::uint64_t size) noexcept {
+int preallocate(int descriptor, std::uint64_t size) noexcept {
   return ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
 }
 
-int System::start_writeback(int descriptor) noexcept {
+int start_writeback(int descriptor) noexcept {
   return ::sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
-int System::sync(int descriptor) noexcept {
+int sync(int descriptor) noexcept {
   return ::fsync(descriptor);
 }
 
-int System::sync_file_system(int descriptor) noexcept {
+int sync_file_system(int descriptor) noexcept {
   return ::syncfs(descriptor);
 }
 
-int System::rename_new(int directory, const char* from, const char* to) noexcept {
+int rename_new(int directory, const char* from, const char* to) noexcept {
   constexpr unsigned kNoReplace = 1;  // RENAME_NOREPLACE; musl before 1.2.6 has no renameat2()
   if (::syscall(SYS_renameat2, directory, from, directory, to, kNoReplace) == 0) return 0;
   // Without the flag, rename() replaces an empty directory and no other one.
   return errno == EINVAL || errno == ENOSYS ? ::renameat(directory, from, directory, to) : -1;
 }
 
-int System::link_at(int descriptor, int directory, const char* name) noexcept {
+int link_at(int descriptor, int directory, const char* name) noexcept {
   // AT_EMPTY_PATH would not need /proc, but before Linux 6.10 it needs a capability.
   return ::linkat(AT_FDCWD, DescriptorPath(descriptor).text, directory, name, AT_SYMLINK_FOLLOW);
 }
 
-bool System::linkable(int descriptor) noexcept {
+bool linkable(int descriptor) noexcept {
   FileStatus file, found;
   return status_of(descriptor, file) == 0 &&
          status_of_path(DescriptorPath(descriptor).text, Symlinks::follow, found) == 0 &&
          file.identity.same_file(found.identity);
+}
+
+FileSystem classify_file_system(std::uint64_t magic) noexcept {
+  switch (magic) {
+    case 0x6969:      // NFS
+    case 0x517B:      // SMB
+    case 0xFE534D42:  // SMB2
+    case 0xFF534D42:  // CIFS
+    case 0x65735546:  // FUSE, virtiofs
+    case 0x01021997:  // 9p
+    case 0x00C36400:  // Ceph
+    case 0x0BD00BD0:  // Lustre
+    case 0x47504653:  // GPFS
+    case 0x19830326:  // BeeGFS
+    case 0x20030528:  // OrangeFS
+    case 0x5346414F:  // AFS
+    case 0x6B414653:  // AFS in the kernel
+    case 0x73757245:  // Coda
+      return FileSystem::remote;
+    case 0x9FA0:      // proc
+    case 0x62656572:  // sysfs
+    case 0x64626720:  // debugfs
+    case 0x74726163:  // tracefs
+    case 0x0027E0EB:  // cgroup
+    case 0x63677270:  // cgroup2
+    case 0x73636673:  // securityfs
+    case 0xF97CFF8C:  // selinuxfs
+    case 0x62656570:  // configfs
+    case 0x6165676C:  // pstore
+    case 0xCAFE4A11:  // bpf
+    case 0xDE5E81E4:  // efivarfs
+    case 0x42494E4D:  // binfmt_misc
+      return FileSystem::kernel;
+    default:
+      return FileSystem::local;
+  }
+}
+
+FileSystem file_system_of(int descriptor) noexcept {
+  struct statfs status;
+  if (retry([&] { return ::fstatfs(descriptor, &status); }) != 0) return FileSystem::local;
+  // f_type is a signed long on most systems, and the magic numbers have 32 bits.
+  return classify_file_system(static_cast<std::uint32_t>(status.f_type));
+}
+
+bool on_local_device(int descriptor) noexcept {
+  struct statfs status;
+  if (::fstatfs(descriptor, &status) != 0) return false;
+  const auto magic = static_cast<std::uint32_t>(status.f_type);
+  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
+}
+
+std::string name_key(std::string_view name) {
+  return std::string(name);
+}
+
+Result<std::vector<std::string>> paths_of_open_files() {
+  constexpr const char* kOpenFiles = "/proc/self/fd";
+  Result<std::vector<std::string>> paths = list_directory(kOpenFiles);
+  if (!paths) return paths;
+  for (std::string& path : *paths) path = join_path(kOpenFiles, path);
+  return paths;
+}
+
+unsigned allowed_processors() noexcept {
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  // The call fails on machines with more processors than the set can hold (1024). They have enough processors.
+  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return std::numeric_limits<unsigned>::max();
+  return static_cast<unsigned>(CPU_COUNT(&processors));
+}
+
+std::uint64_t random_bits() noexcept {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
+    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
+             process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
+  }
+  return random;
+}
+
+namespace {
+
+double seconds(const timeval& time) noexcept {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+ThreadUsage now() noexcept {
+  rusage usage{};
+  (void)::getrusage(RUSAGE_THREAD, &usage);
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<std::uint64_t>(usage.ru_minflt)};
+}
+
+}  // namespace
+
+std::chrono::nanoseconds thread_cpu_time() noexcept {
+  struct timespec now {};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+ThreadClock::ThreadClock() noexcept : begin_(now()) {}
+
+ThreadUsage ThreadClock::lap() noexcept {
+  const ThreadUsage begin = std::exchange(begin_, now());
+  return {begin_.cpu_seconds - begin.cpu_seconds, begin_.page_faults - begin.page_faults};
 }
 
 }  // namespace safetensors::os

@@ -1,68 +1,215 @@
-// The calls of System that every POSIX system has.
-#include "os/system.h"
-
+// The calls that every POSIX system has: files, directories, paths and the process.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <limits>
+#include <memory>
+
+#include "os/descriptor.h"
+#include "os/directory.h"
+#include "os/file_status.h"
 #include "os/memory.h"
+#include "os/open.h"
+#include "os/path.h"
+#include "os/process.h"
+#include "os/system.h"
 
 namespace safetensors::os {
-
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
 
-int System::open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
-  return os::open_at(directory, name, flags, permissions);
-}
-
-int System::close(int descriptor) noexcept {
+int close(int descriptor) noexcept {
   return ::close(descriptor);
 }
 
-std::ptrdiff_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return os::read_at(descriptor, bytes, size, offset);
-}
-
-int System::change_mode(int descriptor, std::uint32_t permissions) noexcept {
+int change_mode(int descriptor, std::uint32_t permissions) noexcept {
   return ::fchmod(descriptor, static_cast<mode_t>(permissions));
 }
 
-int System::change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept {
+int change_owner(int descriptor, std::uint32_t user, std::uint32_t group) noexcept {
   static_assert(static_cast<uid_t>(kKeepUser) == static_cast<uid_t>(-1));
   return ::fchown(descriptor, static_cast<uid_t>(user), static_cast<gid_t>(group));
 }
 
-int System::rename_at(int directory, const char* from, const char* to) noexcept {
+int rename_at(int directory, const char* from, const char* to) noexcept {
   return ::renameat(directory, from, directory, to);
 }
 
-int System::make_directory(int directory, const char* name, std::uint32_t permissions) noexcept {
+int make_directory(int directory, const char* name, std::uint32_t permissions) noexcept {
   return ::mkdirat(directory, name, static_cast<mode_t>(permissions));
 }
 
-int System::remove_directory(int directory, const char* name) noexcept {
+int remove_directory(int directory, const char* name) noexcept {
   return ::unlinkat(directory, name, AT_REMOVEDIR);
 }
 
-int System::unlink_at(int directory, const char* name) noexcept {
+int unlink_at(int directory, const char* name) noexcept {
   return ::unlinkat(directory, name, 0);
 }
 
-int System::duplicate(int descriptor) noexcept {
+int duplicate(int descriptor) noexcept {
   return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
 }
 
-int System::lock(int descriptor) noexcept {
+int lock(int descriptor) noexcept {
   return ::flock(descriptor, LOCK_EX | LOCK_NB);
 }
 
-int System::unlock(int descriptor) noexcept {
+int unlock(int descriptor) noexcept {
   return ::flock(descriptor, LOCK_UN);
 }
 
 bool maps_disturb_writers() noexcept {
   return false;
+}
+
+void Descriptor::reset() noexcept {
+  if (descriptor_ >= 0) ::close(release());
+}
+
+// Reads of this library use no position.
+int duplicate_for_reading(int descriptor) noexcept {
+  return duplicate(descriptor);
+}
+
+int visit_names(Descriptor directory, const std::function<bool(std::string_view)>& visit, bool& begun) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory.get()), ::closedir);
+  if (!stream) return errno;
+  (void)directory.release();
+  begun = true;
+  for (;;) {
+    errno = 0;  // readdir() returns null at the end and on errors. Only errno tells them apart.
+    const dirent* const entry = ::readdir(stream.get());
+    if (entry == nullptr) return errno;
+    if (!visit(entry->d_name)) return 0;
+  }
+}
+
+int read_link_at(int directory, const char* name, std::string& target) {
+  target.resize(PATH_MAX);
+  const ssize_t length = ::readlinkat(directory, name, target.data(), target.size());
+  if (length < 0) return -1;
+  target.resize(static_cast<std::size_t>(length));
+  return 0;
+}
+
+namespace {
+
+FileKind kind_of_mode(mode_t mode) noexcept {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return FileKind::regular;
+    case S_IFDIR:
+      return FileKind::directory;
+    case S_IFLNK:
+      return FileKind::symlink;
+    case S_IFIFO:
+      return FileKind::fifo;
+    case S_IFCHR:
+      return FileKind::character_device;
+    case S_IFBLK:
+      return FileKind::block_device;
+    case S_IFSOCK:
+      return FileKind::socket;
+    default:
+      return FileKind::unknown;
+  }
+}
+
+// The times of a file have other names on macOS.
+template <class Stat>
+const auto& modified(const Stat& from) noexcept {
+  if constexpr (requires { from.st_mtim; })
+    return from.st_mtim;
+  else
+    return from.st_mtimespec;
+}
+template <class Stat>
+const auto& changed(const Stat& from) noexcept {
+  if constexpr (requires { from.st_ctim; })
+    return from.st_ctim;
+  else
+    return from.st_ctimespec;
+}
+
+FileStatus translated(const struct stat& from) noexcept {
+  return {.kind = kind_of_mode(from.st_mode),
+          .permissions = static_cast<std::uint32_t>(from.st_mode & mode_t{07777}),
+          .user = static_cast<std::uint32_t>(from.st_uid),
+          .group = static_cast<std::uint32_t>(from.st_gid),
+          .links = static_cast<std::uint64_t>(from.st_nlink),
+          .block_size = static_cast<std::uint64_t>(from.st_blksize),
+          .modified_seconds = modified(from).tv_sec,
+          .identity = {.device = static_cast<std::uint64_t>(from.st_dev),
+                       .inode = static_cast<std::uint64_t>(from.st_ino),
+                       .size = from.st_size < 0 ? 0 : static_cast<std::uint64_t>(from.st_size),
+                       .changed_seconds = changed(from).tv_sec,
+                       .changed_nanoseconds = changed(from).tv_nsec}};
+}
+
+int store(int result, const struct stat& found, FileStatus& status) noexcept {
+  if (result == 0) status = translated(found);
+  return result;
+}
+
+}  // namespace
+
+int status_of(int descriptor, FileStatus& status) noexcept {
+  struct stat found;
+  return store(::fstat(descriptor, &found), found, status);
+}
+
+int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& status) noexcept {
+  struct stat found;
+  const int flags = symlinks == Symlinks::keep ? AT_SYMLINK_NOFOLLOW : 0;
+  return store(::fstatat(directory, name, &found, flags), found, status);
+}
+
+int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {
+  struct stat found;
+  return store(symlinks == Symlinks::keep ? ::lstat(path, &found) : ::stat(path, &found), found, status);
+}
+
+std::string generic_path(std::string_view path) {
+  return std::string(path);
+}
+
+bool is_absolute(std::string_view path) noexcept {
+  return path.starts_with('/');
+}
+
+std::string without_end_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+std::string absolute_path(const std::string& path) {
+  if (is_absolute(path)) return path;
+  char directory[PATH_MAX];
+  if (::getcwd(directory, sizeof directory) == nullptr) return path;
+  std::string whole = std::string(directory) + "/" + path;
+  return whole.size() < PATH_MAX ? whole : path;
+}
+
+std::uint64_t process_id() noexcept {
+  return static_cast<std::uint64_t>(::getpid());
+}
+
+void wait_for_signal() noexcept {
+  (void)::pause();
+}
+
+std::size_t descriptor_limit() noexcept {
+  struct rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  const auto half = std::min<std::uint64_t>(limit.rlim_cur / 2, std::numeric_limits<std::size_t>::max());
+  return std::max<std::size_t>(static_cast<std::size_t>(half), 1);
 }
 
 }  // namespace safetensors::os

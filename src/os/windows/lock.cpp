@@ -87,7 +87,7 @@ bool windows::forget_lock(int descriptor) noexcept {
   return true;
 }
 
-int System::lock(int descriptor) noexcept {
+int lock(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
   if (windows::is_directory(handle)) return lock_folder(descriptor, handle);
@@ -98,7 +98,7 @@ int System::lock(int descriptor) noexcept {
   return error == NO_ERROR ? 0 : windows::fail(error);
 }
 
-int System::unlock(int descriptor) noexcept {
+int unlock(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
   if (windows::forget_lock(descriptor) || windows::is_directory(handle)) return 0;

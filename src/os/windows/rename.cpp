@@ -138,7 +138,7 @@ int remove(int directory, const char* name, bool wants_directory) noexcept {
 
 }  // namespace
 
-int System::rename_at(int directory, const char* from, const char* to) noexcept {
+int rename_at(int directory, const char* from, const char* to) noexcept {
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
@@ -160,7 +160,7 @@ int System::rename_at(int directory, const char* from, const char* to) noexcept 
   }
 }
 
-int System::rename_new(int directory, const char* from, const char* to) noexcept {
+int rename_new(int directory, const char* from, const char* to) noexcept {
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
@@ -171,11 +171,11 @@ int System::rename_new(int directory, const char* from, const char* to) noexcept
   return error == NO_ERROR ? 0 : windows::fail(error);
 }
 
-int System::unlink_at(int directory, const char* name) noexcept {
+int unlink_at(int directory, const char* name) noexcept {
   return remove(directory, name, false);
 }
 
-int System::remove_directory(int directory, const char* name) noexcept {
+int remove_directory(int directory, const char* name) noexcept {
   return remove(directory, name, true);
 }
 

@@ -1,15 +1,250 @@
-// The calls of System that read, write and change open files.
-#include "os/system.h"
-
+// Opens, examines, reads, writes and changes files. Handles of CreateFile() are wrapped in descriptors of the C
+// library.
+//
+// Every file is open for all kinds of sharing, so that another program may rename or remove it, as on other systems.
+// Handles have FILE_FLAG_OVERLAPPED: without it, Windows lets only one thread at a time use an open file. Such a handle
+// has no position. Functions of the C library that read or write need one, so they fail with these descriptors.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <new>
 
+#include "os/descriptor.h"
+#include "os/file_status.h"
+#include "os/file_system.h"
+#include "os/open.h"
+#include "os/system.h"
 #include "os/windows/native.h"
 
 namespace safetensors::os {
+namespace {
+
+DWORD access_of(OpenFlags flags) noexcept {
+  DWORD access = FILE_READ_ATTRIBUTES | SYNCHRONIZE;
+  if (has(flags, OpenFlags::read)) access |= has(flags, OpenFlags::directory) ? FILE_LIST_DIRECTORY : GENERIC_READ;
+  if (has(flags, OpenFlags::write)) access |= GENERIC_WRITE;
+  return access;
+}
+
+DWORD disposition_of(OpenFlags flags) noexcept {
+  if (has(flags, OpenFlags::create)) {
+    if (has(flags, OpenFlags::only_new)) return CREATE_NEW;
+    return OPEN_ALWAYS;
+  }
+  return OPEN_EXISTING;
+}
+
+DWORD attributes_of(OpenFlags flags) noexcept {
+  DWORD attributes = FILE_ATTRIBUTE_NORMAL | FILE_FLAG_OVERLAPPED;
+  if (!has(flags, OpenFlags::write)) attributes |= FILE_FLAG_BACKUP_SEMANTICS;  // else no directory can be opened
+  if (has(flags, OpenFlags::no_follow)) attributes |= FILE_FLAG_OPEN_REPARSE_POINT;
+  if (has(flags, OpenFlags::direct)) attributes |= FILE_FLAG_NO_BUFFERING;
+  return attributes;
+}
+
+// A file that OneDrive or deduplication manages is a reparse point, too, though not a link. With the flag for links,
+// Windows would not show its bytes. So such a file is opened again without it, and must be the same file.
+HANDLE open_handle(const std::wstring& path, OpenFlags flags) noexcept {
+  const auto open = [&](DWORD disposition, DWORD attributes) {
+    return ::CreateFileW(path.c_str(), access_of(flags), windows::kShareAll, nullptr, disposition, attributes, nullptr);
+  };
+  windows::Handle handle(open(disposition_of(flags), attributes_of(flags)));
+  BY_HANDLE_FILE_INFORMATION first, second;
+  if (!has(flags, OpenFlags::no_follow) || !handle.valid() || windows::link_tag(handle.get()) != 0 ||
+      !::GetFileInformationByHandle(handle.get(), &first) ||
+      (first.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) == 0)
+    return handle.release();
+  windows::Handle behind(open(OPEN_EXISTING, attributes_of(without(flags, OpenFlags::no_follow))));
+  if (!behind.valid() || !::GetFileInformationByHandle(behind.get(), &second)) return INVALID_HANDLE_VALUE;
+  if (first.dwVolumeSerialNumber == second.dwVolumeSerialNumber && first.nFileIndexHigh == second.nFileIndexHigh &&
+      first.nFileIndexLow == second.nFileIndexLow)
+    return behind.release();
+  ::SetLastError(ERROR_CANT_RESOLVE_FILENAME);  // a link has replaced it
+  return INVALID_HANDLE_VALUE;
+}
+
+// Checks that the open file is of the kind that the flags demand. Truncates the file if the flags demand it. Returns 0,
+// or an error number.
+int check_kind(HANDLE handle, OpenFlags flags) noexcept {
+  if (has(flags, OpenFlags::directory) && !windows::is_directory(handle)) return ENOTDIR;
+  if (has(flags, OpenFlags::no_follow) && windows::link_tag(handle) != 0) return ELOOP;
+  FILE_END_OF_FILE_INFO empty{};
+  if (has(flags, OpenFlags::truncate) &&
+      !::SetFileInformationByHandle(handle, FileEndOfFileInfo, &empty, sizeof empty)) {
+    windows::fail();
+    return errno;
+  }
+  return 0;
+}
+
+// Windows calls a directory that a program wants to write, or to make as a file, an access that is denied.
+int fail_to_open(DWORD error, const std::wstring& path, OpenFlags flags) noexcept {
+  windows::fail(error);
+  if (error != ERROR_ACCESS_DENIED || !has(flags, OpenFlags::write)) return -1;
+  const DWORD attributes = ::GetFileAttributesW(path.c_str());
+  if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0)
+    errno = has(flags, OpenFlags::only_new) ? EEXIST : EISDIR;
+  return -1;
+}
+
+}  // namespace
+
+const int kWorkingDirectory = -100;
+
+int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t) noexcept {
+  if (has(flags, OpenFlags::unnamed)) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  const bool makes = has(flags, OpenFlags::create);
+  if (windows::wants_directory(name) && makes) {
+    errno = EISDIR;
+    return -1;
+  }
+  if (windows::wants_directory(name)) flags = flags | OpenFlags::directory;
+  const auto path = windows::native_path(directory, name);
+  if (!path) return -1;
+  windows::Handle handle(open_handle(*path, flags));
+  if (!handle.valid()) return fail_to_open(::GetLastError(), *path, flags);
+  if (const int error_number = check_kind(handle.get(), flags); error_number != 0) {
+    errno = error_number;
+    return -1;
+  }
+  const int descriptor = windows::descriptor_of(handle);
+  if (descriptor < 0 && has(flags, OpenFlags::only_new)) (void)::DeleteFileW(path->c_str());  // too many descriptors
+  return descriptor;
+}
+
+std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  DWORD count = 0;
+  const DWORD error = windows::call_at(handle, offset, count, [&](OVERLAPPED* at) {
+    return ::ReadFile(handle, bytes, static_cast<DWORD>(std::min(size, windows::kMaxTransfer)), &count, at);
+  });
+  if (error == ERROR_HANDLE_EOF) return 0;
+  return error == NO_ERROR ? static_cast<std::ptrdiff_t>(count) : windows::fail(error);
+}
+
+// A read of nothing, without an offset, moves no position. Windows asks for the right to read before it looks at the
+// other arguments.
+Readable readable(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return Readable::unknown;
+  if (::GetFileType(handle) != FILE_TYPE_DISK) return Readable::yes;  // the kind of the file decides
+  DWORD count = 0;
+  char nothing = 0;
+  const bool denied = !::ReadFile(handle, &nothing, 0, &count, nullptr) && ::GetLastError() == ERROR_ACCESS_DENIED;
+  return denied ? Readable::no : Readable::yes;
+}
+
+int duplicate_for_reading(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  constexpr DWORD kFlags = FILE_FLAG_OVERLAPPED | FILE_FLAG_BACKUP_SEMANTICS;
+  windows::Handle own(::ReOpenFile(handle, GENERIC_READ, windows::kShareAll, kFlags));
+  return own.valid() ? windows::descriptor_of(own) : windows::duplicate(descriptor);
+}
+
+namespace {
+
+constexpr std::int64_t kTicksPerSecond = 10'000'000;  // a tick has 100 ns
+constexpr std::int64_t kSecondsFrom1601To1970 = 11'644'473'600;
+
+std::int64_t ticks_of(const LARGE_INTEGER& time) noexcept {
+  return time.QuadPart - kSecondsFrom1601To1970 * kTicksPerSecond;
+}
+
+std::int64_t ticks_of(const FILETIME& time) noexcept {
+  LARGE_INTEGER whole;
+  whole.LowPart = time.dwLowDateTime;
+  whole.HighPart = static_cast<LONG>(time.dwHighDateTime);
+  return ticks_of(whole);
+}
+
+FileKind kind_of_disk_file(HANDLE handle, DWORD attributes) noexcept {
+  if ((attributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 && windows::link_tag(handle) != 0) return FileKind::symlink;
+  return (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 ? FileKind::directory : FileKind::regular;
+}
+
+int status_of_handle(HANDLE handle, FileStatus& status) noexcept {
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  const DWORD type = ::GetFileType(handle);
+  if (type != FILE_TYPE_DISK) {
+    if (type == FILE_TYPE_UNKNOWN && ::GetLastError() != NO_ERROR) return windows::fail();
+    status = {};
+    status.kind = type == FILE_TYPE_PIPE   ? FileKind::fifo
+                  : type == FILE_TYPE_CHAR ? FileKind::character_device
+                                           : FileKind::unknown;
+    status.permissions = 0666;
+    return 0;
+  }
+  BY_HANDLE_FILE_INFORMATION found;
+  if (!::GetFileInformationByHandle(handle, &found)) return windows::fail();
+  FILE_BASIC_INFO times;
+  const bool changed = ::GetFileInformationByHandleEx(handle, FileBasicInfo, &times, sizeof times) != 0;
+  const std::int64_t modified = ticks_of(found.ftLastWriteTime);
+  // Some file systems have no change time.
+  const std::int64_t change = changed && times.ChangeTime.QuadPart != 0 ? ticks_of(times.ChangeTime) : modified;
+  status = {};
+  status.kind = kind_of_disk_file(handle, found.dwFileAttributes);
+  status.permissions = (found.dwFileAttributes & FILE_ATTRIBUTE_READONLY) != 0 ? 0444U : 0666U;
+  if (status.is_directory()) status.permissions = 0777;
+  status.links = found.nNumberOfLinks;
+  status.block_size = 4096;
+  status.modified_seconds = modified / kTicksPerSecond;
+  status.identity = {
+      .device = found.dwVolumeSerialNumber,
+      .inode = std::uint64_t{found.nFileIndexHigh} << 32 | found.nFileIndexLow,
+      .size = status.is_directory() ? 0 : std::uint64_t{found.nFileSizeHigh} << 32 | found.nFileSizeLow,
+      .changed_seconds = change / kTicksPerSecond,
+      .changed_nanoseconds = change % kTicksPerSecond * 100,
+  };
+  return 0;
+}
+
+}  // namespace
+
+int status_of(int descriptor, FileStatus& status) noexcept {
+  return status_of_handle(windows::handle_of(descriptor), status);
+}
+
+int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& status) noexcept {
+  const auto path = windows::native_path(directory, name);
+  if (!path) return -1;
+  const DWORD flags =
+      FILE_FLAG_BACKUP_SEMANTICS | (symlinks == Symlinks::keep ? DWORD{FILE_FLAG_OPEN_REPARSE_POINT} : DWORD{0});
+  const windows::Handle handle(
+      ::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr, OPEN_EXISTING, flags, nullptr));
+  if (!handle.valid()) return windows::fail();
+  FileStatus found;
+  if (status_of_handle(handle.get(), found) != 0) return -1;
+  if (windows::wants_directory(name) && !found.is_directory()) {
+    errno = ENOTDIR;
+    return -1;
+  }
+  status = found;
+  return 0;
+}
+
+int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {
+  return status_at(kWorkingDirectory, path, symlinks, status);
+}
+
+FileSystem file_system_of(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  FILE_REMOTE_PROTOCOL_INFO remote;
+  if (handle == INVALID_HANDLE_VALUE) return FileSystem::local;
+  // The call fails for a file of this machine, and for a driver that does not know it. Then the path decides.
+  if (::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote)) return FileSystem::remote;
+  return windows::path_of(handle).starts_with(L"\\\\?\\UNC\\") ? FileSystem::remote : FileSystem::local;
+}
+
+bool on_local_device(int descriptor) noexcept {
+  return windows::handle_of(descriptor) != INVALID_HANDLE_VALUE && file_system_of(descriptor) == FileSystem::local;
+}
+
 namespace {
 
 // Windows flushes a file only through a handle that may write. If this handle may not, the function opens the file
@@ -21,11 +256,6 @@ DWORD flush(HANDLE handle) noexcept {
       ::ReOpenFile(handle, FILE_WRITE_DATA | SYNCHRONIZE, windows::kShareAll, FILE_FLAG_BACKUP_SEMANTICS));
   if (!writable.valid()) return ERROR_ACCESS_DENIED;
   return ::FlushFileBuffers(writable.get()) ? DWORD{NO_ERROR} : ::GetLastError();
-}
-
-int unsupported() noexcept {
-  errno = EOPNOTSUPP;
-  return -1;
 }
 
 }  // namespace
@@ -41,15 +271,11 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
   }
 }
 
-int System::open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
-  return os::open_at(directory, name, flags, permissions);
-}
-
-int System::close(int descriptor) noexcept {
+int close(int descriptor) noexcept {
   return windows::close_descriptor(descriptor);
 }
 
-std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
   DWORD count = 0;
@@ -59,16 +285,8 @@ std::ptrdiff_t System::write_at(int descriptor, const void* bytes, std::size_t s
   return error == NO_ERROR ? static_cast<std::ptrdiff_t>(count) : windows::fail(error);
 }
 
-std::ptrdiff_t System::read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return os::read_at(descriptor, bytes, size, offset);
-}
-
-std::ptrdiff_t System::copy_range(int, std::uint64_t, int, std::uint64_t, std::size_t) noexcept {
-  return unsupported();
-}
-
 // Offsets and buffers must be multiples of a sector.
-int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
+int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
@@ -80,7 +298,7 @@ int System::direct_alignment(int descriptor, DirectAlignment& alignment) noexcep
 }
 
 // The file gets its space and its size. Some file systems only give it the size.
-int System::preallocate(int descriptor, std::uint64_t size) noexcept {
+int preallocate(int descriptor, std::uint64_t size) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
   FILE_ALLOCATION_INFO space;
@@ -95,13 +313,9 @@ int System::preallocate(int descriptor, std::uint64_t size) noexcept {
   return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : windows::fail();
 }
 
-int System::start_writeback(int) noexcept {
-  return unsupported();
-}
-
 // Some file systems refuse to flush a folder. Then the rename before is in the journal of NTFS: it is whole or absent
 // after a power cut. So only a device that fails to flush a folder is an error.
-int System::sync(int descriptor) noexcept {
+int sync(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   if (handle == INVALID_HANDLE_VALUE) return -1;
   const DWORD error = flush(handle);
@@ -110,35 +324,28 @@ int System::sync(int descriptor) noexcept {
   return windows::is_directory(handle) && errno != EIO ? 0 : -1;
 }
 
-int System::sync_file_system(int) noexcept {
-  return unsupported();
-}
-
 // Permissions of Windows are lists, which a new file gets from its folder.
-int System::change_mode(int, std::uint32_t) noexcept {
+int change_mode(int, std::uint32_t) noexcept {
   return 0;
 }
 
-int System::change_owner(int, std::uint32_t, std::uint32_t) noexcept {
-  return unsupported();
+int change_owner(int, std::uint32_t, std::uint32_t) noexcept {
+  errno = EOPNOTSUPP;
+  return -1;
 }
 
-int System::make_directory(int directory, const char* name, std::uint32_t) noexcept {
+int make_directory(int directory, const char* name, std::uint32_t) noexcept {
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
   return ::CreateDirectoryW(path->c_str(), nullptr) ? 0 : windows::fail();
 }
 
-int System::link_at(int, int, const char*) noexcept {
-  return unsupported();
-}
-
-bool System::linkable(int) noexcept {
-  return false;
-}
-
-int System::duplicate(int descriptor) noexcept {
+int duplicate(int descriptor) noexcept {
   return windows::duplicate(descriptor);
+}
+
+void Descriptor::reset() noexcept {
+  if (descriptor_ >= 0) (void)windows::close_descriptor(release());
 }
 
 }  // namespace safetensors::os
