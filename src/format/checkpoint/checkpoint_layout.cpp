@@ -28,23 +28,33 @@ struct CheckpointLayout::State {
   std::uint64_t total_size = 0;
   std::string index_text;
 
-  // The names of all tensors and the positions of their files, sorted. One file needs no list, because its header has
-  // an index.
-  std::vector<std::pair<std::string_view, std::uint32_t>> names;
+  // A tensor: the positions of its file, and of the tensor in the header of the file.
+  struct Place {
+    std::uint32_t file;
+    std::uint32_t tensor;
+  };
+  // All tensors, sorted by name. One file needs no list, because its header has an index.
+  std::vector<Place> places;
 
-  // Makes the list of names, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
-  Status sort_names() {
+  // Makes the list of places, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
+  Status sort_places() {
     if (files.size() == 1) return {};
     std::size_t count = 0;
     for (const CheckpointFile& file : files) count += file.header.size();
-    names.reserve(count);
-    for (std::size_t file = 0; file < files.size(); ++file)
-      for (const TensorInfo& tensor : files[file].header.tensors())
-        names.emplace_back(tensor.name, static_cast<std::uint32_t>(file));
-    std::ranges::sort(names);
-    const auto twice = std::ranges::adjacent_find(names, {}, &decltype(names)::value_type::first);
-    if (twice == names.end()) return {};
-    return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(twice->first) + "`");
+    places.reserve(count);
+    for (std::size_t file = 0; file < files.size(); ++file) {
+      for (std::size_t i = 0; i < files[file].header.size(); ++i)
+        places.push_back({static_cast<std::uint32_t>(file), static_cast<std::uint32_t>(i)});
+    }
+    const auto name = [this](const Place& place) { return name_of(place); };
+    std::ranges::sort(places, {}, name);
+    const auto twice = std::ranges::adjacent_find(places, {}, name);
+    if (twice == places.end()) return {};
+    return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name(*twice)) + "`");
+  }
+
+  [[nodiscard]] std::string_view name_of(const Place& place) const noexcept {
+    return files[place.file].header.tensors()[place.tensor].name;
   }
 };
 
@@ -231,7 +241,7 @@ struct Access<CheckpointLayout> {
     Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
     if (!text) return std::move(text).error();
     state->index_text = *std::move(text);
-    if (Status status = state->sort_names(); !status) return std::move(status).error();
+    if (Status status = state->sort_places(); !status) return std::move(status).error();
     return CheckpointLayout(state);
   }
 };
@@ -257,9 +267,9 @@ std::optional<std::size_t> CheckpointLayout::file_of(std::string_view tensor) co
   const State& state = *state_;
   if (state.files.size() == 1)
     return state.files[0].header.find(tensor) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
-  const auto found = std::ranges::lower_bound(state.names, tensor, {}, &decltype(state.names)::value_type::first);
-  return found != state.names.end() && found->first == tensor ? std::optional<std::size_t>(found->second)
-                                                              : std::nullopt;
+  const auto name = [&state](const State::Place& place) { return state.name_of(place); };
+  const auto found = std::ranges::lower_bound(state.places, tensor, {}, name);
+  return found != state.places.end() && name(*found) == tensor ? std::optional<std::size_t>(found->file) : std::nullopt;
 }
 
 std::uint64_t CheckpointLayout::total_size() const noexcept {
