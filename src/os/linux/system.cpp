@@ -27,6 +27,7 @@
 #include "os/file_status.h"
 #include "os/file_system.h"
 #include "os/open.h"
+#include "os/path.h"
 #include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
