@@ -13,7 +13,6 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <ranges>
 #include <set>
 #include <tuple>
 #include <type_traits>
@@ -218,11 +217,13 @@ void RewriteItems::sort_by(const CheckpointLayout& layout) {
     const TensorInfo* const tensor = layout.files()[file].header.find(name);
     return std::tuple(static_cast<std::uint32_t>(file), tensor != nullptr ? tensor->begin : std::uint64_t{0}, index);
   };
-  const auto indexes = std::views::iota(std::uint32_t{0}, static_cast<std::uint32_t>(items_.size()));
-  if (std::ranges::is_sorted(indexes, {}, place_of)) return;  // as in most cases, and without memory
+  const auto size = static_cast<std::uint32_t>(items_.size());
+  std::uint32_t first = 1;
+  while (first < size && !(place_of(first) < place_of(first - 1))) ++first;
+  if (first >= size) return;  // as in most cases, and without memory
   std::vector<decltype(place_of(0))> places;
-  places.reserve(items_.size());
-  for (const std::uint32_t index : indexes) places.push_back(place_of(index));
+  places.reserve(size);
+  for (std::uint32_t i = 0; i < size; ++i) places.push_back(place_of(i));
   std::ranges::sort(places);
   std::vector<RewriteItem> sorted;
   sorted.reserve(items_.size());
