@@ -13,8 +13,8 @@ class Nothing final : public safetensors::Source {
 // Copies elements of a type of the library. At -O0, GCC exports functions of the standard library over this type. With
 // -fvisibility-inlines-hidden, it does not.
 static bool copies() {
-  const std::vector<safetensors::Temporary> elements(1);
-  const std::vector<safetensors::Temporary> copied = elements;
+  const std::vector<safetensors::Error> elements(1);
+  const std::vector<safetensors::Error> copied = elements;
   return copied.size() == 1;
 }
 
