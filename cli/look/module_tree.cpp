@@ -112,6 +112,7 @@ class TreeBuilder {
       found[place->second].inside.push_back({item.rest.substr(dot + 1), item.tensor});
     }
     std::vector<Built> children;
+    children.reserve(found.size());
     for (Child& child : found) {
       children.push_back(child.leaf != nullptr ? leaf(*child.leaf)
                                                : module(child.name, build(std::exchange(child.inside, {}), level + 1)));
