@@ -45,8 +45,8 @@ struct FolderNames {
 // Writes a notice if folders below a model hold models, which expand_folders() leaves out.
 void notice_below(const std::string& folder, Console& console);
 
-// If the error of the library is about the folder `argument`, adds to its message what the user can do. Returns other
-// errors unchanged.
+// Returns the error of the library. If it is about the folder `argument`, the function adds to its message what the
+// user can do.
 [[nodiscard]] Error explain_folder(Error error, const std::string& argument);
 
 // Writes a notice that names the model read from a folder, if other models lie beside it: indexes, and whole files.

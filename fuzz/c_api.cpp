@@ -276,7 +276,7 @@ struct Session {
       if (status != SAFETENSORS_OK && status != kept)
         require(std::all_of(data, data + size, [](char byte) { return byte == 0; }), "results are 0 after a failure");
   }
-  // Takes what a call gave.
+  // Checks the result of a call and takes its ownership. This overload does nothing: the argument is no result.
   void after(bool, const auto&) {}
   template <class T>
   void after(bool good, T** given) {

@@ -237,7 +237,7 @@ Result<Exit> list_path(const std::string& path, LsRequest& request, Console& con
   const LsTotals totals = total(*input, list);
   request.all.files += totals.files;
   request.all.add(totals);
-  // Of several paths, the path is a heading. In a pipe, it begins each row instead, as grep prints it.
+  // If there are several paths, each path is a heading. In a pipe, it begins each row instead, as grep prints it.
   const bool named = request.paths.size() > 1 && !given.has("names");
   const bool in_rows = named && !given.has("tree") && !console.out_is_terminal();
   const std::string shown = printable(shown_path(path));

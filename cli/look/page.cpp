@@ -125,7 +125,8 @@ constexpr auto kPageTable =
                                kJsonOption,
                            });
 
-// Collects what the page shows, and writes it. The caller has an Interrupt. Errors of OUT have its path.
+// Collects what the page shows, and writes it. The caller keeps an Interrupt while this runs. An error of the file OUT
+// names its path.
 Result<std::string> make_page(const Arguments& given, const Input& input, Console& console) {
   const Selection selection(given);
   const Result<std::vector<Listed>> tensors = chosen_tensors(selection, input);
