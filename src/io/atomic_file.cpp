@@ -78,11 +78,16 @@ Status AtomicFile::open_temporary() {
   return open_named();
 }
 
+// The new file may replace a private one. So nobody else may open it before its owner and group are set.
+std::uint32_t AtomicFile::first_mode() const noexcept {
+  return target_.old ? (target_.old->permissions & os::FileStatus::kOwner) | 0600 : 0666;
+}
+
 // Returns false after any failure. The caller then opens a file with a name, which succeeds or reports the error.
 bool AtomicFile::open_anonymous() noexcept {
   // The file is open for reading, too, because copy_to_named() may have to read it.
   os::Descriptor made(os::open_at(target_.directory.get(), ".",
-                                  os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, 0666));
+                                  os::OpenFlags::read | os::OpenFlags::write | os::OpenFlags::unnamed, first_mode()));
   if (!made.valid() || os::file_system_of(made.get()) != os::FileSystem::local || !os::linkable(made.get()))
     return false;
   file_.adopt(made.release());
@@ -91,14 +96,11 @@ bool AtomicFile::open_anonymous() noexcept {
 }
 
 Status AtomicFile::open_named() {
-  // The new file may replace a private one. So nobody else may open it before its owner and group are set.
-  const std::uint32_t needed = options_.shared ? 0600 : 0200;
-  const std::uint32_t mode = target_.old ? (target_.old->permissions & os::FileStatus::kOwner) | needed : 0666;
   int error_number = 0;
   for (int i = 0; i < kMaxNameAttempts; ++i) {
     std::string name = temporary_name();
     const int made = os::open_at(target_.directory.get(), name.c_str(),
-                                 os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, mode);
+                                 os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, first_mode());
     if (made < 0) {
       error_number = errno;
       if (error_number != EEXIST && error_number != EINTR) break;

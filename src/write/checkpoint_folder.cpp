@@ -50,6 +50,15 @@ Status place_all(std::span<const std::unique_ptr<io::AtomicFile>> files) {
   return files.front()->sync_directory();
 }
 
+// Leaves the rights that the users of both files have, and the owner and the group that both files have.
+void keep_common(os::FileStatus& common, const os::FileStatus& other) {
+  std::uint32_t& rights = common.permissions;
+  rights &= other.permissions | 0600U;
+  if (common.user != other.user) common.user = os::kKeepUser;
+  // The members of the group of one file are others for the other file.
+  if (common.group != other.group) rights = (rights & 0700U) | (rights & rights >> 3 & 07U) * 011U;
+}
+
 }  // namespace
 
 NewFolder::NewFolder(std::string_view path, io::Sync sync)
@@ -100,12 +109,12 @@ Status NewFolder::make() {
   return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
 }
 
-// Locks the folder. Returns false if clean_directory() has locked or removed it.
+// Locks the folder, if it can be opened. Returns false if clean_directory() has locked or removed it.
 bool NewFolder::keep() {
   folder_ = os::Descriptor(os::retry([&] {
     return os::open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
   }));
-  return folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT;  // without a descriptor, without a lock
+  return folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT;
 }
 
 // Returns whether the temporary name leads to another folder than the one that this object made. If the folder cannot
@@ -148,7 +157,7 @@ CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout
     : path_(os::generic_path(path)), layout_(layout), options_(options), index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
-  old_files_.resize(names_.size());
+  old_names_.resize(names_.size());
   indexed_ = !layout.index_text().empty();
 }
 
@@ -198,26 +207,31 @@ void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vect
 // the lock is not free, or the folder cannot be locked, the shards of killed writers stay until the commit.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_);
-  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
+  std::optional<Result<io::FolderLock>> lock;
+  if (options_.remove_old_files) lock.emplace(io::FolderLock::take(folder_.get(), path_, 1));
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   index_name_ = index_of(*listed, layout_);
-  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
-  if (options_.remove_old_files && lock && lock->held()) remove_leftovers(named, *listed);
+  const auto named = [&] {
+    return read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
+  };
+  if (lock && *lock && (*lock)->held()) remove_leftovers(named(), *listed);
   std::map<std::string_view, std::size_t> files;
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
-  std::optional<os::FileStatus> any;  // the old file that others may do least with
+  const auto is_file = [&](const std::string& name, os::FileStatus& found) {
+    return os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 && found.is_regular();
+  };
+  os::FileStatus found;
   for (const std::string& name : *listed) {
     const auto file = files.find(format::without_generation(name));
-    os::FileStatus found;
-    if ((file == files.end() && !named.is_old(name)) ||
-        os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) != 0 || !found.is_regular())
-      continue;
-    if (file != files.end()) old_files_[file->second] = found;
-    if (!any || (found.permissions & 077U) < (any->permissions & 077U)) any = found;
+    if (file != files.end() && is_file(name, found)) old_names_[file->second] = name;
   }
-  for (std::optional<os::FileStatus>& old : old_files_) {
-    if (!old) old = any;
+  if (std::ranges::find(old_names_, std::string()) == old_names_.end()) return;
+  const NamedFiles old = named();
+  for (const std::string& name : *listed) {
+    if (!old.is_old(name) || !is_file(name, found)) continue;
+    if (!common_) common_ = found;
+    keep_common(*common_, found);
   }
 }
 
@@ -290,7 +304,7 @@ void CheckpointFolder::choose_names() {
 // Creates the file of the index early, because the working directory may have changed when commit() runs.
 Status CheckpointFolder::create_index() {
   if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
-  auto index = create_named(index_name_, layout_.index_text().size(), {});
+  auto index = create_named(index_name_, index_name_, layout_.index_text().size(), {});
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
   return {};
@@ -320,7 +334,8 @@ Status CheckpointFolder::write_index_text(const std::function<Status(std::string
   return write(std::move(one_file).finish());
 }
 
-Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std::string& name, std::uint64_t size,
+Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std::string& name,
+                                                                       const std::string& shown, std::uint64_t size,
                                                                        const io::AtomicFileOptions& more) const {
   io::AtomicFileOptions options = to_atomic_file_options(options_.write);
   options.links = io::Links::replace;
@@ -328,12 +343,14 @@ Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std
   options.shared = more.shared;
   options.like = more.like;
   return io::AtomicFile::create(os::join_path(new_folder_ ? new_folder_->path() : path_, name), size, options,
-                                os::join_path(path_, name));
+                                os::join_path(path_, shown));
 }
 
 Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_file(std::size_t file, std::uint64_t size,
                                                                       bool shared) const {
-  auto made = create_named(layout_names_[file], size, {.shared = shared, .like = old_files_[file]});
+  const std::string& name = layout_names_[file];
+  auto made = old_names_[file].empty() ? create_named(name, name, size, {.shared = shared, .like = common_})
+                                       : create_named(old_names_[file], name, size, {.shared = shared});
   if (made || made.error().os_error != EMFILE) return made;
   Error error = std::move(made).error();
   error.message += "; all " + std::to_string(layout_.files().size()) +

@@ -72,8 +72,9 @@ class CheckpointFolder {
                                                                       const CheckpointWriteOptions& options);
 
   // Creates a file of the layout. Errors show its path in the caller's folder. The new file gets the mode and the owner
-  // of the file of an older model with the same number, or else of another file of an older model. A symlink at its
-  // path is replaced: two of them may lead to the same file. size: of the file. shared: see AtomicFileOptions.
+  // of the file of an older model with the same number, or else what all files of older models have in common. A
+  // symlink at its path is replaced: two of them may lead to the same file. size: of the file. shared: see
+  // AtomicFileOptions.
   [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_file(std::size_t file, std::uint64_t size,
                                                                     bool shared = false) const;
 
@@ -100,7 +101,8 @@ class CheckpointFolder {
   [[nodiscard]] bool old_index_names(const std::string& name) const;
   [[nodiscard]] Status check_hiding() const;
   [[nodiscard]] int look_for(const std::string& name) const noexcept;
-  [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_named(const std::string& name, std::uint64_t size,
+  [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_named(const std::string& name, const std::string& shown,
+                                                                     std::uint64_t size,
                                                                      const io::AtomicFileOptions& more) const;
   Status create_index();
   Status write_index();
@@ -115,13 +117,14 @@ class CheckpointFolder {
   std::string index_name_;
   std::vector<std::string> layout_names_;
   std::vector<std::string> names_;
-  std::vector<std::optional<os::FileStatus>> old_files_;  // per file of the layout: the older file whose mode it gets
-  std::vector<std::string> listed_;                       // the names in the folder when commit() began
-  NamedFiles named_;                                      // the files that its indexes named then
-  std::vector<std::string> taken_names_;                  // names that choose_names() found in use
-  std::size_t removed_generation_ = 0;                    // the highest one that remove_leftovers() removed
-  bool indexed_ = false;                                  // the new model has an index
-  std::unique_ptr<NewFolder> new_folder_;                 // null: the folder exists
+  std::vector<std::string> old_names_;     // per file of the layout: the older file whose mode it gets, or empty
+  std::optional<os::FileStatus> common_;   // the mode and the owner of a file without such an older file
+  std::vector<std::string> listed_;        // the names in the folder when commit() began
+  NamedFiles named_;                       // the files that its indexes named then
+  std::vector<std::string> taken_names_;   // names that choose_names() found in use
+  std::size_t removed_generation_ = 0;     // the highest one that remove_leftovers() removed
+  bool indexed_ = false;                   // the new model has an index
+  std::unique_ptr<NewFolder> new_folder_;  // null: the folder exists
   os::Descriptor folder_;  // the folder in which the files are made; for names only if it cannot be read
   std::unique_ptr<io::AtomicFile> index_;  // null: neither the new model nor an old one has an index
 };

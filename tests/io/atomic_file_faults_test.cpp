@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/temporary.h"
+#include "os/file_status.h"
 #include "os/regular_file.h"
 #include "support/atomic_file_support.h"
 #include "support/io_faults.h"
@@ -42,6 +43,21 @@ TEST_F(AtomicFileFaults, ToleratesMissingModes) {
     ASSERT_TRUE(succeeds(replace(path, "new")));
     EXPECT_EQ(contents(path), "new");
   });
+}
+
+// A new file in a private model is never open to others, with and without a name.
+TEST_F(AtomicFileFaults, HidesFileLikePrivateOneWithoutModes) {
+  put(path, "old");
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  os::FileStatus like;
+  ASSERT_EQ(os::status_of_path(path.c_str(), os::Symlinks::follow, like), 0);
+  system.mode_errno = EPERM;
+  for (const int number : {0, EOPNOTSUPP}) {
+    system.unnamed_errno = number;
+    supervised([&] { ASSERT_TRUE(succeeds(replace(directory / "new", "new", {.like = like}))); });
+    EXPECT_EQ(mode_of(directory / "new"), mode_t{0600});
+    ASSERT_EQ(::unlink((directory / "new").c_str()), 0);
+  }
 }
 
 TEST_F(AtomicFileFaults, SyncsAccordingToDurability) {

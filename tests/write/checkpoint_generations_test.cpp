@@ -118,6 +118,11 @@ TEST_F(CheckpointGenerations, TakesNoModeOfOtherKindsOfFiles) {
   ASSERT_EQ(::mkfifo((folder_ + "/m-gen00007-00002-of-00002.safetensors").c_str(), 0600), 0);
   save(2, 'b');
   EXPECT_EQ(model(), "2 bb");
+  // The new files do not get these names.
+  ASSERT_EQ(::mkdir((folder_ + "/" + kTwo[0]).c_str(), 0700), 0);
+  ASSERT_EQ(::mkfifo((folder_ + "/" + kTwo[1]).c_str(), 0600), 0);
+  save(2, 'c');
+  EXPECT_EQ(model(), "2 cc");
 }
 
 // A number that no writer chooses does not count, but its name is never used.
@@ -146,22 +151,34 @@ TEST_F(CheckpointGenerations, GivesModeOfOldGeneration) {
 
 // A model that others may not read stays so in another number of files.
 TEST_F(CheckpointGenerations, GivesModeOfOldModelToOtherFiles) {
-  const auto expect_private = [&] {
+  const auto expect_mode = [&](mode_t mode) {
     for (const std::string& name : files()) {
       if (name.ends_with(".json")) continue;
       struct stat found {};
       EXPECT_EQ(::stat((folder_ + "/" + name).c_str(), &found), 0) << name;
-      EXPECT_EQ(found.st_mode & 0777U, 0600U) << name;
+      EXPECT_EQ(found.st_mode & 0777U, mode) << name;
     }
   };
   save(1, 'a');
   ASSERT_EQ(::chmod((folder_ + "/m.safetensors").c_str(), 0600), 0);
   save(3, 'b');
-  expect_private();
+  expect_mode(0600);
   ASSERT_EQ(::chmod((folder_ + "/" + files()[1]).c_str(), 0644), 0);
   save(2, 'c', 2);
   EXPECT_EQ(files(), Names{"m.safetensors"});
-  expect_private();
+  expect_mode(0600);
+  save(2, 'd');
+  ASSERT_EQ(::chmod((folder_ + "/" + files()[0]).c_str(), 0660), 0);
+  ASSERT_EQ(::chmod((folder_ + "/" + files()[1]).c_str(), 0644), 0);
+  save(3, 'e');
+  expect_mode(0640);
+  if (::geteuid() != 0) return;  // only root may give files away
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(::chown((folder_ + "/" + files()[i]).c_str(), 1234, i == 2 ? 4321 : 4322), 0);
+    ASSERT_EQ(::chmod((folder_ + "/" + files()[i]).c_str(), i == 1 ? 0660 : 0664), 0);
+  }
+  save(4, 'f');
+  expect_mode(0600);  // the second group could not read the first file
 }
 
 // Readers of the index would see parts of two models if the new file took the name that the index has.
