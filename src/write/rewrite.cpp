@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -21,6 +22,7 @@
 
 #include "base/bump_allocator.h"
 #include "base/error.h"
+#include "base/exceptions.h"
 #include "base/memory_resource.h"
 #include "base/printable.h"
 #include "file/file.h"
@@ -100,6 +102,7 @@ class RewriteItems {
 };
 
 RewriteItems::RewriteItems(std::span<const RewriteTensor> tensors) {
+  if (tensors.size() >= ~std::uint32_t{0}) base::raise(std::bad_alloc());  // indexes have 32 bits
   std::map<const detail::FileState*, std::uint32_t> indexes;
   items_.reserve(tensors.size());
   for (const RewriteTensor& tensor : tensors) {
@@ -210,25 +213,41 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
 }
 
 void RewriteItems::sort_by(const CheckpointLayout& layout) {
-  // The file, the offset, and the index, so that tensors without bytes keep their order.
+  struct Place {  // 16 bytes
+    std::uint64_t offset;
+    std::uint32_t file;
+    std::uint32_t item;  // its index; the last key, so that tensors without bytes keep their order
+  };
+  const auto key = [](const Place& place) { return std::tuple(place.file, place.offset, place.item); };
   const auto place_of = [&](std::uint32_t index) {
     const std::string_view name = items_[index].name;
     const std::size_t file = layout.file_of(name).value_or(0);
     const TensorInfo* const tensor = layout.files()[file].header.find(name);
-    return std::tuple(static_cast<std::uint32_t>(file), tensor != nullptr ? tensor->begin : std::uint64_t{0}, index);
+    return Place{tensor != nullptr ? tensor->begin : 0, static_cast<std::uint32_t>(file), index};
   };
   const auto size = static_cast<std::uint32_t>(items_.size());
-  std::uint32_t first = 1;
-  while (first < size && !(place_of(first) < place_of(first - 1))) ++first;
-  if (first >= size) return;  // as in most cases, and without memory
-  std::vector<decltype(place_of(0))> places;
+  std::uint32_t sorted = 0;
+  for (Place before{}; sorted < size; ++sorted) {
+    const Place here = place_of(sorted);
+    if (key(here) < key(std::exchange(before, here))) break;
+  }
+  if (sorted == size) return;  // as in most cases, and without memory
+  std::vector<Place> places;
   places.reserve(size);
   for (std::uint32_t i = 0; i < size; ++i) places.push_back(place_of(i));
-  std::ranges::sort(places);
-  std::vector<RewriteItem> sorted;
-  sorted.reserve(items_.size());
-  for (const auto& place : places) sorted.push_back(items_[std::get<2>(place)]);
-  items_ = std::move(sorted);
+  std::ranges::sort(places, {}, key);
+  // Each round moves the items of one cycle. places[i].item is i when items_[i] is final.
+  for (std::uint32_t first = 0; first < size; ++first) {
+    const RewriteItem kept = items_[first];
+    std::uint32_t at = first;
+    while (places[at].item != first) {
+      const std::uint32_t from = std::exchange(places[at].item, at);
+      items_[at] = items_[from];
+      at = from;
+    }
+    places[at].item = at;
+    items_[at] = kept;
+  }
 }
 
 }  // namespace write

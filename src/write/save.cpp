@@ -271,16 +271,20 @@ Status save_memory(PathView path, std::span<const TensorData> tensors, const std
 
 Status save_file(PathView path, Tensors tensors, const MetadataPairs& metadata, const WriteOptions& options,
                  const LayoutOptions& layout_options) {
-  std::vector<TensorData> data;
-  data.reserve(tensors.size());
-  for (const NamedTensor& tensor : tensors) data.push_back(data_of(tensor));
-  const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
-  if (are_in_memory(tensors)) return save_memory(path, data, pairs, options, layout_options);
-  const Result<format::BuiltHeader> built = lay_out(data, pairs, layout_options);
-  if (!built) return built.error();
+  std::optional<Header> header;  // lives alone while bytes are copied
+  {
+    std::vector<TensorData> data;
+    data.reserve(tensors.size());
+    for (const NamedTensor& tensor : tensors) data.push_back(data_of(tensor));
+    const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
+    if (are_in_memory(tensors)) return save_memory(path, data, pairs, options, layout_options);
+    Result<format::BuiltHeader> built = lay_out(data, pairs, layout_options);
+    if (!built) return built.error();
+    header = std::move(built->header);
+  }
   return save_mixed(
-      tensors, [&](std::string_view) -> const Header& { return built->header; },
-      [&] { return Writer::create(path, built->header, options); });
+      tensors, [&](std::string_view) -> const Header& { return *header; },
+      [&] { return Writer::create(path, *header, options); });
 }
 
 // The tensors must be those of the layout.
