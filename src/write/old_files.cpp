@@ -137,20 +137,25 @@ std::vector<std::string> dead_files(const std::string& folder, const std::vector
 
 // Names files by the pattern of their set if there are many.
 Error lost_files(const std::vector<std::string>& lost, const std::string& folder) {
-  std::vector<std::string> shown;
+  std::vector<std::pair<std::string, std::size_t>> shown;  // with the number of files
   std::set<std::string> in_sets;
   for (const format::ShardSet& set :
        lost.size() > kMaxNamedFiles ? format::shard_sets(lost) : std::vector<format::ShardSet>()) {
     if (set.names.size() == 1) continue;
-    shown.push_back("`" + printable(set.pattern) + "` (" + std::to_string(set.names.size()) + " files)");
+    shown.emplace_back("`" + printable(set.pattern) + "` (" + std::to_string(set.names.size()) + " files)",
+                       set.names.size());
     in_sets.insert(set.names.begin(), set.names.end());
   }
   for (const std::string& name : lost) {
-    if (!in_sets.contains(name)) shown.push_back("`" + printable(name) + "`");
+    if (!in_sets.contains(name)) shown.emplace_back("`" + printable(name) + "`", 1);
   }
   std::string names;
-  for (std::size_t i = 0; i < std::min(shown.size(), kMaxNamedFiles); ++i) names += (i == 0 ? "" : ", ") + shown[i];
-  if (shown.size() > kMaxNamedFiles) names += " and " + std::to_string(shown.size() - kMaxNamedFiles) + " more";
+  std::size_t more = lost.size();
+  for (std::size_t i = 0; i < std::min(shown.size(), kMaxNamedFiles); ++i) {
+    names += (i == 0 ? "" : ", ") + shown[i].first;
+    more -= shown[i].second;
+  }
+  if (more != 0) names += " and " + std::to_string(more) + " more";
   return base::make_error(Errc::invalid_argument,
                           "the new model would remove or replace " + names +
                               ", whose tensors are not all in the input: give the whole model as the input, write into "

@@ -99,6 +99,15 @@ TEST_F(RewriteTest, NamesManyOldFilesByTheirPattern) {
   const Error error = rewrite.check_old_files(folder, in).error();
   EXPECT_EQ(error.message.substr(0, error.message.find(", whose")),
             "the new model would remove or replace `m-*-of-00005.safetensors` (4 files), `m.safetensors`");
+  for (const int count : {3, 6, 4, 2}) {
+    for (int i = 1; i <= count; ++i)
+      put(folder + "m-0000" + std::to_string(i) + "-of-0000" + std::to_string(count) + ".safetensors",
+          u8_file({{"t" + std::to_string(i), "x"}}));
+  }
+  const std::string many = rewrite.check_old_files(folder, in).error().message;
+  EXPECT_EQ(many.substr(0, many.find(", whose")),
+            "the new model would remove or replace `m-*-of-00002.safetensors` (2 files), `m-*-of-00003.safetensors` (3 "
+            "files), `m-*-of-00004.safetensors` (4 files) and 11 more");
 }
 
 TEST_F(RewriteTest, FindsOldTensorsThatTheIndexLacks) {
