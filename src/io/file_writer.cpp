@@ -5,13 +5,13 @@
 // pieces of 256 KiB to 4 MiB: for larger writes, some file systems look for large pages. That is faster, but takes
 // several times as long if memory is fragmented (1 GiB to ext4 on Linux 6.18: 1.5 to 2.2 s instead of 0.3 s).
 //
-// A copy between files lets the system copy (copy_file_range), because that may share blocks, or happen on a server. On
-// a local file system, the system cannot share blocks if the two offsets differ by a part of a block. Then it copies
-// every page in two parts, and a buffer is faster (1 GiB: 0.32 s instead of 0.44 s).
-//
 // A durable file must reach the device anyway, and a write without the page cache saves one copy and the work of
 // reclaiming pages. O_DIRECT has many restrictions that differ between file systems. So every failure means only that
 // the page cache is used instead.
+//
+// A copy between files lets the system copy (copy_file_range), because that may share blocks, or happen on a server. On
+// a local file system, the system cannot share blocks if the two offsets differ by a part of a block. Then it copies
+// every page in two parts, and a buffer is faster (1 GiB: 0.32 s instead of 0.44 s).
 #include "io/file_writer.h"
 
 #include <algorithm>
@@ -35,11 +35,10 @@ namespace {
 
 constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // bytes written between two starts of writeback
 constexpr std::size_t kBuffer = std::size_t{256} << 10;         // bytes; for copies that the system does not make
-constexpr std::uint64_t kUsualBlock = 4096;                     // bytes; the usual block of a file system
+constexpr std::uint32_t kUsualBlock = 4096;                     // bytes; the usual block of a file system
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
-constexpr std::uint32_t kBlock = 4096;
-constexpr double kMuchSlower = 1.5;  // a larger size of writes, than the smaller one
+constexpr double kMuchSlower = 1.5;  // how much longer a byte takes in larger writes, if they do harm
 
 bool power_of_two(std::uint64_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
@@ -167,10 +166,10 @@ void FileWriter::open_direct(int directory, const char* name) {
     return;
   os::DirectAlignment alignment;
   if (os::direct_alignment(opened.get(), alignment) != 0 || !alignment.known)
-    alignment = {.known = true, .memory = kBlock, .offset = kBlock};
+    alignment = {.known = true, .memory = kUsualBlock, .offset = kUsualBlock};
   if (!fits(alignment)) return;
-  block_ =
-      std::max({std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kBlock}, os::page_size()});
+  block_ = std::max(
+      {std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kUsualBlock}, os::page_size()});
   // On file systems with blocks larger than a page, the page cache works in whole blocks.
   if (power_of_two(same.block_size) && same.block_size <= kDirectChunk)
     block_ = std::max(block_, static_cast<std::size_t>(same.block_size));

@@ -33,7 +33,8 @@ class Tasks {
 [[nodiscard]] Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads,
                                   base::Cancellation* cancellation = nullptr) noexcept;
 
-// The same with a function that takes the index and returns a Status. It may throw std::bad_alloc.
+// The same with a function that takes the index and returns a Status. If it throws std::bad_alloc, its task fails with
+// out_of_memory. Nothing cancels it.
 template <class Function>
 [[nodiscard]] Status run_each(std::size_t count, unsigned threads, Function function) noexcept {
   class Each final : public Tasks {

@@ -62,8 +62,8 @@ struct JoinedPlace {
 
 class TensorFile {
  public:
-  // Writes the head of a new file. size: that of the header. session must outlive it. Errors: those of
-  // Writer::create().
+  // Writes the head of a new file. file: an error is returned as it is. size: that of the header. session must outlive
+  // the result. Errors: those of Writer::create().
   [[nodiscard]] static Result<std::unique_ptr<TensorFile>> create(Result<std::unique_ptr<io::AtomicFile>> file,
                                                                   const Header& header, const FileSize& size,
                                                                   WriteSession& session);

@@ -6,7 +6,6 @@
 #include <safetensors/checkpoint.h>
 #include <safetensors/checkpoint_writer.h>
 #include <unistd.h>
-#include "io/temporary.h"
 
 #include <csignal>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/temporary.h"
 #include "os/directory.h"
 #include "support/checkpoint_support.h"
 
