@@ -214,12 +214,18 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (lambda: load_into(model, path, memory_limit="lots"), ValueError, "^memory_limit 'lots' is invalid"),
         (lambda: load_into(model, path, device="nowhere"), RuntimeError, "nowhere"),
         (lambda: load_into(model, path, device="meta"), ValueError, "^device is meta, which holds no values$"),
-        (lambda: load_into(model, path, cache="x"), SafetensorError, '^cache "x" is invalid'),
         (lambda: load_into(model, tmp_path / "gone"), FileNotFoundError, "gone"),
     ]  # fmt: skip
     for call, kind, text in wrong:
         with pytest.raises(kind, match=text):
             call()
+    hooked = Net()
+    hooked.register_load_state_dict_post_hook(lambda *_: None)
+    nothing = saved(tmp_path / "n", {"other": torch.zeros(1)})  # no name of the model
+    for call_with in (lambda **o: load_into(model, path, **o), lambda **o: load_into(hooked, path, **o), lambda **o: load_into(model, nothing, strict=False, **o)):
+        for option, text in ({"cache": "x"}, '^cache "x" is invalid'), ({"threads": -1}, "^threads is -1, "), ({"memory_limit": -1}, "^memory_limit is -1, "):
+            with pytest.raises(SafetensorError, match=text):
+                call_with(**option)
     assert same(values(model), before)
 
 
@@ -395,20 +401,22 @@ def test_change_of_a_parameter_is_seen_by_autograd(
         result.backward()
 
 
-def test_inference_tensors_follow_the_rules_of_torch(tmp_path: Path) -> None:
+@BOTH
+def test_inference_tensors_follow_the_rules_of_torch(tmp_path: Path, assign: bool) -> None:
     path = saved(tmp_path / "t", {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
     with torch.inference_mode():
         ours, theirs = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
-    wanted = verdict(lambda: theirs.load_state_dict(stt.load_file(path)))
-    assert wanted[0] == "RuntimeError" and verdict(lambda: load_into(ours, path)) == wanted
+    wanted = verdict(lambda: theirs.load_state_dict(stt.load_file(path), assign=assign))
+    assert (wanted[0] == "returned") == assign and verdict(lambda: load_into(ours, path, assign=assign)) == wanted
+    assert ours.weight.is_inference() == theirs.weight.is_inference() and ours.weight.requires_grad == theirs.weight.requires_grad
     with torch.inference_mode():
-        load_into(ours, path)
+        load_into(ours, path, assign=assign)
         load_into(plain := torch.nn.Linear(2, 2), path, dtype="bf16")
     assert (ours.weight == 1).all() and (plain.weight == 1).all()
     normal = torch.nn.Linear(2, 2)
     with torch.inference_mode():
-        load_into(normal, path)
-    assert (normal.weight == 1).all() and normal.weight.requires_grad and not normal.weight.is_inference()
+        load_into(normal, path, assign=assign)
+    assert (normal.weight == 1).all() and normal.weight.requires_grad and normal.weight.is_inference() == assign
 
 
 # Tensors that only torch can fill

@@ -64,7 +64,10 @@ def test_hooks_of_torch_itself_work(tmp_path: Path, assign: bool) -> None:
     theirs, ours = torch.nn.LazyLinear(2), torch.nn.LazyLinear(2)
     theirs.load_state_dict(stt.load_file(path), assign=assign)
     load_into(ours, path, assign=assign)
-    assert torch.equal(ours.weight, theirs.weight) and ours.in_features == theirs.in_features
+    empty = torch.nn.LazyLinear(2, device="meta", dtype=torch.float64)
+    load_into(empty, path, assign=assign)
+    assert torch.equal(ours.weight, theirs.weight) and ours.in_features == theirs.in_features == empty.in_features
+    assert torch.equal(empty.weight.float(), theirs.weight) and (empty.weight.dtype == torch.float32) == assign
 
 
 @BOTH
@@ -171,6 +174,20 @@ def test_own_load_state_dict_sees_the_values(tmp_path: Path, assign: bool) -> No
     assert model.total == 15.0 and not model._load_state_dict_post_hooks
 
 
+@BOTH
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("result", [None, ([], ["other"])])
+def test_own_load_state_dict_may_return_anything(tmp_path: Path, assign: bool, device: str, result: Any) -> None:
+    class Own(Linear):  # type: ignore[misc, valid-type]
+        def load_state_dict(self, state: Any, **options: Any) -> Any:
+            super().load_state_dict(state, **options)
+            return result
+
+    model = Own(3, 2, device=device)
+    assert load_into(model, saved(tmp_path / "t", STATE), assign=assign, dtype="half") is result
+    assert all(torch.equal(model.state_dict()[name], STATE[name].half()) for name in STATE)
+
+
 class Extra(Linear):  # type: ignore[misc, valid-type]
     def get_extra_state(self) -> Any:
         return torch.tensor([1.0])
@@ -212,6 +229,36 @@ def test_read_error_leaves_no_half_made_tensors(tmp_path: Path, assign: bool, mo
     path.unlink()
     load_into(model, saved(path, torch.nn.Sequential(*(Linear(64, 64) for _ in range(4))).state_dict()))
     assert not any(tensor.is_meta for tensor in model.parameters())
+
+
+@BOTH
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_file_may_be_cut_while_a_hook_runs(tmp_path: Path, assign: bool, device: str) -> None:
+    """The next module raises the error. A map of the file would end the process."""
+    path = saved(tmp_path / "t", torch.nn.Sequential(Linear(64, 64), Linear(64, 64)).state_dict())
+    model = torch.nn.Sequential(Linear(64, 64, device=device), Linear(64, 64, device=device))
+    model[0].register_load_state_dict_pre_hook(lambda *_: os.truncate(path, 4096))
+    with pytest.raises(SafetensorError, match="file became shorter"):
+        load_into(model, path, assign=assign)
+    assert plain(model) and not any("_load_from_state_dict" in module.__dict__ for module in model.modules())
+    assert model[1].weight.device.type == device
+
+
+@BOTH
+def test_each_module_reads_and_frees_its_own_values(tmp_path: Path, assign: bool) -> None:
+    model = torch.nn.Sequential(*(Linear(4, 4) for _ in range(3)))
+    path = saved(tmp_path / "t", model.state_dict())
+    with_values: list[set[str]] = []
+    model[1].register_load_state_dict_post_hook(lambda *_: None)
+    seen: list[tuple[int, int]] = []
+    model[2].register_load_state_dict_pre_hook(lambda module, state, *_: with_values.append({n for n, t in state.items() if not t.is_meta}))
+    agree(path, model, assign=assign)
+    load_into(model, path, assign=assign, progress=lambda done, total: seen.append((done, total)))
+    assert with_values[-1] == {"2.weight", "2.bias"}
+    assert seen == sorted(seen) and seen[-1] == (3 * 80, 3 * 80) and len(seen) >= 3
+    model.register_load_state_dict_pre_hook(lambda module, state, *_: with_values.append({n for n, t in state.items() if not t.is_meta}))
+    load_into(model, path, assign=assign)
+    assert len(with_values[-2]) == 6
 
 
 def test_exception_of_progress_ends_it(tmp_path: Path) -> None:

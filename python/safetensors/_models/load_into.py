@@ -3,18 +3,19 @@
 torch decides: its own `load_state_dict` compares names and shapes, and raises its errors. It gets the
 tensors of the model itself, or tensors without memory where shapes differ, so it changes nothing. Then a
 read plan reads into the memory of the tensors. A model that takes part in loading, by hooks or methods of
-its own, gets all values through `load_state_dict`.
+its own, gets its values through `load_state_dict` (hooked.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
 from .._arrays.sharing import storage_ptr
@@ -23,7 +24,8 @@ from .._base.options import Progress, ReadOptions
 from .._base.paths import to_paths
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._types import Backend, Cache, Paths
+from .._types import Cache, Paths
+from .hooked import reading, takes_part
 from .pieces import Piece, read_pieces
 
 if TYPE_CHECKING:
@@ -67,12 +69,16 @@ def load_into(
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
     Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
-    model is then unchanged, unless it has hooks, or a module with its own `_load_from_state_dict`. Such
-    a model gets the values from `load_state_dict`, as views of a map of the files, and only `dtype` and
-    `device` of the options apply. A file of `save_model` lacks the second name of tied weights: give
-    `strict=False`, or use `load_model`.
+    model is then unchanged, unless it has hooks or loads itself: such a model is filled module by module.
+    A file of `save_model` lacks the second name of tied weights: give `strict=False`, or use
+    `load_model`.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
     their new values, and others do not. Do not use the model in other threads during the call.
+
+    A model has hooks or loads itself if it has load hooks, its own `load_state_dict`, or a module outside
+    of torch with its own `_load_from_state_dict`. Then the peak memory also has the tensors that a hook
+    or a method gets: those of its module and of the children. After an error, tensors that were on the
+    meta device are there again, and others may have new values.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is {type(model).__name__}: give a torch.nn.Module")
@@ -85,14 +91,12 @@ def load_into(
     files = to_paths(path, "path")
     wanted = _float_dtype(dtype)
     place = _device(device)
-    by_torch = _takes_part(model)
-    # Views of maps are no second copy of the model. With `assign`, the model keeps the tensors.
-    backend: Backend = "mmap" if by_torch and not assign else "auto"
     with ReadOptions(threads, memory_limit, cache, progress).given() as options:
-        with Checkpoint(files, "pt", backend=backend) as checkpoint:
+        with Checkpoint(files, "pt") as checkpoint:
+            checkpoint._native.load((), **{**options, "progress": None})  # raises the errors of the options
             load = _Load(model, checkpoint, assign, wanted, place)
-            if by_torch:
-                return load.by_torch(strict)
+            if takes_part(model):
+                return load.by_torch(strict, **options)
             result = load.judge(strict)
             load.read(**options)
             return result
@@ -112,18 +116,6 @@ def _device(device: Any) -> torch.device | None:
     if found.type == "meta":
         raise ValueError("device is meta, which holds no values")
     return found
-
-
-def _takes_part(model: torch.nn.Module) -> bool:
-    """Return whether hooks or methods of the model see or change values while they are loaded."""
-    if type(model).load_state_dict is not torch.nn.Module.load_state_dict:
-        return True
-    for module in model.modules():
-        method = getattr(module._load_from_state_dict, "__func__", module._load_from_state_dict)
-        own = not getattr(method, "__module__", "").startswith("torch.nn.modules.")
-        if own or module._load_state_dict_pre_hooks or module._load_state_dict_post_hooks:
-            return True
-    return False
 
 
 class _Place(NamedTuple):
@@ -190,7 +182,9 @@ class _Load:
     def judge(self, strict: bool) -> _IncompatibleKeys:
         """Let torch compare names and shapes. Returns its result, or raises its errors. The model does not change."""
         state = {name: self._stand_in(name) for name in self._checkpoint}
-        with _naming_ties(self._model, state):
+        # torch sets `requires_grad` of what it assigns, and of inference tensors only in their mode.
+        frozen = self._assign and any(place.tensor.is_inference() for place in self._places.values())
+        with _naming_ties(self._model, state), torch.inference_mode() if frozen else nullcontext():
             result: _IncompatibleKeys = self._model.load_state_dict(state, strict=strict, **self._given)
         return result
 
@@ -294,21 +288,20 @@ class _Load:
             piece.target = piece.target.detach().reshape(template.shape)
         return piece
 
-    def by_torch(self, strict: bool) -> _IncompatibleKeys:
+    def by_torch(self, strict: bool, **options: Any) -> _IncompatibleKeys:
         """Let torch copy or assign all values, so that hooks and methods of the model see them."""
-        values = self._checkpoint.load()
         holders = self._holders()
         found = {id(place.tensor): place.tensor for place in self._places.values() if place.tensor.is_meta}
         empty = {} if self._assign else found
         for key, old in empty.items():
-            new: torch.Tensor = torch.empty_strided(old.size(), old.stride(), dtype=old.dtype, device="cpu")
+            new = _on_cpu(old)
             for place in holders[key]:
                 new = place.put(new, True)
         missing = set(self._places)
         try:
-            with _naming_ties(self._model, values):
-                result: _IncompatibleKeys = self._model.load_state_dict(values, strict=strict, **self._given)
-            missing &= set(result.missing_keys)
+            with reading(self._model, self._checkpoint, **options) as state, _naming_ties(self._model, state):
+                result: _IncompatibleKeys = self._model.load_state_dict(state, strict=strict, **self._given)
+            missing &= set(getattr(result, "missing_keys", ()))  # a method of the model may return anything
         finally:  # tensors without values have no memory
             loaded = {id(place.tensor) for name, place in self._places.items() if name not in missing}
             for key, old in empty.items():
@@ -321,6 +314,15 @@ class _Load:
             if name not in missing and wanted != (tensor.dtype, tensor.device):
                 _move(tensor, tensor.data.to(wanted[1], wanted[0]))
         return result
+
+
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor on the CPU with the shape of one on the meta device, or with no shape if that has none yet."""
+    if is_lazy(tensor):
+        kind: Any = type(tensor)
+        lazy: torch.Tensor = kind(tensor.requires_grad, device="cpu", dtype=tensor.dtype)
+        return lazy
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
 def _move(tensor: torch.Tensor, new: torch.Tensor) -> None:
