@@ -173,7 +173,7 @@ TEST_F(CheckpointGenerations, GivesModeOfOldModelToOtherFiles) {
   save(3, 'e');
   expect_mode(0640);
   if (::geteuid() != 0) return;  // only root may give files away
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     ASSERT_EQ(::chown((folder_ + "/" + files()[i]).c_str(), 1234, i == 2 ? 4321 : 4322), 0);
     ASSERT_EQ(::chmod((folder_ + "/" + files()[i]).c_str(), i == 1 ? 0660 : 0664), 0);
   }
