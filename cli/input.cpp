@@ -272,8 +272,6 @@ bool is_misaligned(const TensorInfo& tensor) {
   return tensor.nbytes() != 0 && tensor.file_offset % alignment != 0;
 }
 
-// Reads --accept, and reports the faults that a reader accepted.
-
 Accept accept_of(const Arguments& given) {
   Accept accept;
   const std::optional<std::string> list = given.value("accept");
@@ -292,8 +290,6 @@ void json_tolerated(Json& json, const Header& header) {
   json.key("tolerated").open('{').field("unknown_dtypes", tolerated.unknown_dtypes);
   json.field("unused_bytes", tolerated.unused_bytes).close('}');
 }
-
-// Reads a list of names, and compares it with the names of the input.
 
 Result<NameMap> read_name_map(const std::string& path, const Input& input, const std::string& input_path) {
   NameMap names;

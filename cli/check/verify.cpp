@@ -48,10 +48,8 @@ struct Report {
   }
 };
 
-// Finds the missing parts of a download. The header of a file that is too short gives the length of the complete file.
-// A header that is itself incomplete gives only a lower bound.
-
-// A file that is missing or too short.
+// A file of a download that is missing or too short. The header of a file that is too short gives the length of the
+// complete file. A header that is itself incomplete gives only a lower bound.
 struct FileLack {
   std::string path;
   bool lost = false;          // there is no such file

@@ -25,16 +25,15 @@
 namespace safetensors::cli {
 namespace {
 
-// Copies the files beside a model. A model may come from a stranger, so a symlink in its folder must not make this
-// program copy another file of the user: see own_target(). A file is opened without following links, and copied only if
-// it is then a regular file.
-
-// Compares real paths, in which no part is a symlink. A snapshot of the cache is `snapshots/REVISION`, beside `blobs`.
-// A component of a pipeline is a folder below it, such as `snapshots/REVISION/unet`.
-
 namespace fs = std::filesystem;
 
-// Returns the blobs of the snapshot that a folder belongs to, or an empty path if the folder belongs to no snapshot.
+// The functions down to copy_side_files() copy the files beside a model. A model may come from a stranger, so a symlink
+// in its folder must not make this program copy another file of the user: see own_target(). A file is opened without
+// following links, and copied only if it is then a regular file.
+
+// Returns the blobs of the snapshot that a folder belongs to, or an empty path if the folder belongs to no snapshot. In
+// the cache, a snapshot is the folder `snapshots/REVISION`, beside `blobs`, and a component of a pipeline is a folder
+// below it, such as `snapshots/REVISION/unet`. folder: a real path, in which no part is a symlink.
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path above = folder.parent_path();

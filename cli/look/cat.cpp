@@ -34,8 +34,7 @@ constexpr auto kCatTable = joined(
          nullptr, Values::cast},
         {"--limit", "N",
          "in text, show at most N elements (2 or more) per dimension, the first and the last; 0 shows all (default: "
-         "all, "
-         "but 6 on a terminal if the tensor has over 100 elements)"},
+         "all, but 6 on a terminal if the tensor has over 100 elements)"},
         {"-o,--output", "OUT", "write into a file, which appears when it is complete", nullptr, Values::path},
         {"--force", nullptr, "replace OUT; write raw bytes to a terminal"},
         {"-n,--dry-run", nullptr, "show what would be written, write nothing"},

@@ -4,6 +4,7 @@
 
 #include "input.h"
 #include "text/text.h"
+#include "values/numbers.h"
 
 #include <safetensors/dtype.h>
 #include <safetensors/element.h>
@@ -24,7 +25,7 @@ namespace {
 
 // Formats elements as text. Floats become double, which holds all values of the smaller dtypes exactly, and then text
 // by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
-
+//
 // A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
 // 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
 // is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
@@ -57,17 +58,8 @@ std::string shortest(double value) {
   return result;
 }
 
-// Loads an element of up to 64 bits. F4 and F6 are packed from the lowest bit of the first byte up.
-std::uint64_t load(std::span<const std::byte> packed, std::uint64_t index, unsigned bits) {
-  const std::uint64_t first = index * bits;
-  std::uint64_t value = 0;
-  for (std::uint64_t i = first / 8; i * 8 < first + bits; ++i)
-    value |= std::to_integer<std::uint64_t>(packed[static_cast<std::size_t>(i)]) << (8 * (i - first / 8));
-  return value >> (first % 8) & (~std::uint64_t{0} >> (64 - bits));
-}
-
 float load_float(std::span<const std::byte> packed, std::uint64_t index) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(load(packed, index, 32)));
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits_at(packed, index, 32)));
 }
 
 const std::string& ElementText::small_float(std::uint64_t code) {
@@ -97,16 +89,15 @@ void ElementText::append(std::string& out, std::span<const std::byte> packed, st
     return append_complex(out, load_float(packed, 2 * index), load_float(packed, 2 * index + 1));
   if (dtype_ == Dtype::F32) return append_float(out, shortest(static_cast<double>(load_float(packed, index))));
   const unsigned width = bits(dtype_);
-  const std::uint64_t value = load(packed, index, width);
-  const char kind = to_string(dtype_)[0];  // an integer is called I8 or U8
+  const std::uint64_t value = bits_at(packed, index, width);
   if (dtype_ == Dtype::BOOL) {
     out += value == 0 ? "false" : value == 1 || json_ ? "true" : std::to_string(value);
   } else if (dtype_ == Dtype::F64) {
     append_float(out, shortest(std::bit_cast<double>(value)));
-  } else if (kind == 'U') {
-    out += std::to_string(value);
-  } else if (kind == 'I') {
+  } else if (is_signed_integer(dtype_)) {
     out += std::to_string(static_cast<std::int64_t>(value << (64 - width)) >> (64 - width));
+  } else if (is_integer(dtype_)) {
+    out += std::to_string(value);
   } else {
     append_float(out, small_float(value));
   }

@@ -46,9 +46,9 @@ void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elem
 
 // Returns the bits of an element, which has `width` of them, at most 64. Elements of 4 and 6 bits follow each other
 // from the lowest bit up.
-[[nodiscard]] inline std::uint64_t bits_at(std::span<const std::byte> bytes, std::size_t element,
+[[nodiscard]] inline std::uint64_t bits_at(std::span<const std::byte> bytes, std::uint64_t element,
                                            unsigned width) noexcept {
-  const auto at = static_cast<std::size_t>(std::uint64_t{element} * width / 8);
+  const auto at = static_cast<std::size_t>(element * width / 8);
   const unsigned shift = width % 8 == 0 ? 0 : static_cast<unsigned>(element * width % 8);
   std::uint64_t found = 0;
   if (at + 8 <= bytes.size()) {
