@@ -51,6 +51,14 @@ constexpr auto joined(const Option (&... tables)[Sizes]) {
   return all;
 }
 
+// A table in which other options take the place of those with the same names.
+template <std::size_t Size, std::size_t Others>
+constexpr auto replaced(std::array<Option, Size> table, const Option (&others)[Others]) {
+  const auto names = [](const Option& option) { return std::string_view(option.names); };
+  for (const Option& other : others) *std::ranges::find(table, names(other), names) = other;
+  return table;
+}
+
 // Options that exclude each other: any of the one list and any of the other. Lists without dashes: "columns|long".
 struct Apart {
   const char* options;

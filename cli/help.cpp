@@ -22,7 +22,8 @@ constexpr const Command* kCommands[] = {&kLs,   &kInfo,  &kCat,   &kStats,  &kPa
 constexpr std::size_t kHelpColumns = 80;
 constexpr std::string_view kExit = "exit: ";
 
-// Appends `before` and text, in lines of 80 columns. All lines after the first are indented as far as the text in it.
+// Appends `before` and text, in lines of 80 columns. All lines after the first are indented as far as the text in it. A
+// tab stands for a space at which no line ends.
 void append_lines(std::string& help, const std::string& before, std::string_view text) {
   std::string lines = before;
   for (const std::string_view line : split(text, '\n')) {
@@ -48,14 +49,24 @@ std::string spelled(const Option& option) {
   return option.value == nullptr ? text : text + ' ' + option.value;
 }
 
-// Appends the forms of the command line. A single form lists all options that it does not show itself. A tab stands for
-// a space at which no line ends.
+// Appends the exit codes. Each stays with its meaning in one line, if a line is long enough.
+void append_exits(std::string& help, const char* exits) {
+  const auto joined_words = [](std::string_view code) {
+    std::string text(code);
+    if (text.size() + kExit.size() < kHelpColumns) std::replace(text.begin() + 1, text.end(), ' ', '\t');
+    return text;
+  };
+  append_lines(help, std::string(kExit), joined_texts(split(exits, ';'), joined_words, ";"));
+}
+
+// Appends the forms of the command line. A single form lists all options that it does not show itself. Of several
+// forms, those without brackets of their own take [OPTIONS].
 void append_usage(std::string& help, const Command& command) {
   std::string before = "usage: ";
   const std::vector<std::string_view> forms = split(command.usage, '\n');
   for (const std::string_view form : forms) {
     std::string text(form);
-    if (forms.size() > 1) text += " [OPTIONS]";
+    if (forms.size() > 1 && form.find('[') == form.npos) text += " [OPTIONS]";
     for (const Option& option : command.options) {
       const std::string name = formatted("--{}", option_name(option));
       const bool shown =
@@ -67,7 +78,6 @@ void append_usage(std::string& help, const Command& command) {
     append_lines(help, formatted("{}safetensors {} ", before, command.name), text);
     before.assign(before.size(), ' ');
   }
-  std::ranges::replace(help, '\t', ' ');
 }
 
 void append_options(std::string& help, const Command& command) {
@@ -143,7 +153,8 @@ std::string help_text(const Command& command) {
   const std::vector<std::string_view> examples = split(command.examples, '\n');
   help += examples.size() == 1 ? "\nexample:\n" : "\nexamples:\n";
   for (const std::string_view example : examples) help += formatted("  {}\n", example);
-  append_lines(help += '\n', std::string(kExit), command.exits);
+  append_exits(help += '\n', command.exits);
+  std::ranges::replace(help, '\t', ' ');  // see append_lines()
   return help;
 }
 

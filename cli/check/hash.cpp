@@ -339,7 +339,7 @@ const Command kHash = {
     .name = "hash",
     .summary = "print SHA-256 of files and tensors, or check them",
     .title = "Print SHA-256 of files and tensors in the form of sha256sum, or check them.",
-    .usage = "PATH...\n--check FILE...",
+    .usage = "PATH... [--tensors] [--json]\n--check FILE... [--json]",
     .description = R"(PATH is any file, a folder or an index of a model of several files, a pattern in quotes, or -
 for standard input. Prints one line per file as sha256sum does: its digest, two spaces and its path. 'sha256sum
 --check' reads these lines, and --check reads those of sha256sum. Files are hashed in parallel.)",

@@ -182,7 +182,7 @@ const Command kCast = {
     .name = "cast",
     .summary = "write a new file whose tensors have another dtype",
     .title = "Write a new file or model whose floats or integers have another dtype.",
-    .usage = "IN OUT --to DTYPE",
+    .usage = "IN (OUT | -o OUT) --to DTYPE",
     .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
 IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together.
 

@@ -318,7 +318,7 @@ const Command kMeta = {
     .name = "meta",
     .summary = "show and change metadata: meta ls, get, set, rm",
     .title = "Show and change the metadata of a file.",
-    .usage = "ls PATH\nget PATH KEY\nset PATH KEY=VALUE...\nrm PATH KEY...",
+    .usage = "ls PATH [--json]\nget PATH KEY [--json]\nset PATH KEY=VALUE...\nrm PATH KEY...",
     .description = R"(PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or - for
 standard input. ls prints every pair, escaped, and the metadata of the index. get prints one value unchanged (escaped
 on a terminal) and a line feed, from the first file that has KEY. set and rm write a new file with the same tensors,

@@ -318,6 +318,58 @@ class ValueTest(CommandTest):
                 self.assertNotIn(b"unknown option", result.stderr, (command, option))
 
 
+class UsageTest(CommandTest):
+    WORDS = {
+        "PATH": "model", "IN": "model", "A": "model", "B": "model", "FOLDER": "model", "NAME": "norm", "KEY": "format",
+        "KEY=VALUE": "a=1", "EXPRESSION": "s/norm/other/", "SHELL": "bash", "FILE": "names.tsv",
+        "GLOB": "*", "DTYPE": "F16", "N": "10", "SIZE": "5GB", "STEM": "model", "SLICE": ":1", "FORMAT": "raw", "R": "0.1",
+        "WHICH": "first", "--sort": "name", "--atol": "0.1", "--durability": "file", "--dtype": "F32", "--layers": "0",
+        "--accept": "unused-bytes", "--columns": "name",
+    }  # fmt: skip
+    WITH = {"--limit": ["--format", "text"]}  # an option and what it goes with
+    CHOICES = ("--match", "--exclude", "--dtype", "--layers")  # cat takes them without NAME
+
+    def forms(self, text):
+        """The usage forms of a help text: their words, and the options that they take with the names of values."""
+        usage = re.search(r"^usage: (.*?)\n\n", text, re.DOTALL | re.MULTILINE)[1]
+        every = dict(re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))?", text, re.MULTILINE))
+        for form in re.split(r"\s*safetensors ", usage)[1:]:
+            for alternative in (r"\1", r"\2") if "|" in form else [""]:
+                chosen = re.sub(r"\((.*?) \| (.*?)\)", alternative, " ".join(form.split()))
+                parts = re.findall(r"\[.*?\]|[^\s[]+", chosen)
+                shown = dict(re.findall(r"\[(--[a-z-]+) ?(\S*)\]", form))
+                words = [part.strip("[].") for part in parts if not part.startswith("[-")]
+                if words[-1] == "OPTIONS":
+                    del words[-1]
+                    shown = {option: value for option, value in every.items() if option not in {*words, "--help"}}
+                yield [word for word in words if word], shown
+
+    def call(self, words, option, value):
+        """A command line in a usage form, with an option."""
+        words = words.copy()
+        if option == "--output" and "OUT" in words:
+            words.remove("OUT")
+        if words[0] == "cat" and option in self.CHOICES:
+            words.remove("NAME")
+        self.calls += 1
+        values = self.WORDS | {"OUT": f"./out-{self.calls}"}
+        given = [option, values.get(option, values.get(value))] if value else [option]
+        return [*(values.get(word, word) for word in words), *given, *self.WITH.get(option, [])]
+
+    def test_each_form_takes_its_options(self):
+        with open(self.path("names.tsv"), "w") as file:
+            file.write("norm\tother\n")
+        self.calls = 0
+        for command in COMMANDS:
+            for words, options in self.forms(self.output(command, "--help").decode()):
+                self.assertIn("--json", options, words)
+                for option, value in options.items():
+                    call = self.call(words, option, value)
+                    result = self.run_command(*call)
+                    self.assertNotEqual(result.returncode, 2, (call, result.stderr))
+        self.assertGreater(self.calls, 150)
+
+
 def codes(data, bits):
     """The elements of packed data, from the lowest bit of the first byte up."""
     group = 3 if bits == 6 else 1
