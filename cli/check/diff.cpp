@@ -63,8 +63,9 @@ double max_error_of(const Differences& found) {
 // never NaN, which has no order.
 double relative_of(const Differences& found) {
   if (found.nan_differing > 0) return std::numeric_limits<double>::infinity();
-  return found.mean_error == 0 || std::isinf(found.mean_error) ? found.mean_error
-                                                               : found.mean_error / found.mean_magnitude;
+  return found.errors.empty()             ? 0
+         : std::isinf(found.errors.large) ? found.errors.large
+                                          : found.errors.over(found.magnitudes);
 }
 
 // Sorts tensors or layers: the largest come first, and equal ones in natural order of their names.
@@ -108,16 +109,13 @@ struct Layer {
   std::uint64_t tensors = 0;
   std::uint64_t different = 0;             // tensors
   std::uint64_t elements = 0;              // of the tensors that differ
-  std::optional<Differences> values = {};  // their means are sums: each tensor counts by its elements
+  std::optional<Differences> values = {};  // of the tensors that differ
 
   void add(const TensorDiff& found) {
     ++different;
     if (!found.values) return;
-    Differences added = *found.values;
-    added.mean_error *= static_cast<double>(found.first->numel());
-    added.mean_magnitude *= static_cast<double>(found.first->numel());
     if (!values) values.emplace();
-    values->add(added);
+    values->add(*found.values);
     elements += found.first->numel();
   }
 };
@@ -172,7 +170,7 @@ void print_layers(Console& console, const std::vector<Layer>& layers, const Argu
       cells[2] = Cell().shown(share(one.values->differing, one.elements));
       cells[3] = error(one.values->max_error);
       cells[4] = error(relative_of(*one.values));
-      cells[5] = error(one.values->mean_error / static_cast<double>(one.elements));
+      cells[5] = error(one.values->errors.over(static_cast<double>(one.elements)));
     }
     rows.row(cells);
   }
@@ -331,7 +329,7 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
       cells[5] = values.nan_differing;
       cells[6] = error(values.max_error);
       cells[7] = error(relative_of(values));
-      cells[8] = error(values.mean_error);
+      cells[8] = error(values.errors.over(static_cast<double>(std::max<std::uint64_t>(found.first->numel(), 1))));
       if (values.differing > 0) index = index_of(values.first_differing, found.first->shape());
       if (values.differing > 0) cells[9] = ShapeView(index);
     }

@@ -178,7 +178,6 @@ class Comparison {
         std::memcmp(first.bytes.data(), second.bytes.data(), first.bytes.size()) == 0)
       return {};
     const bool as_integers = is_integer(first.dtype) && is_integer(second.dtype);
-    const auto numel = static_cast<double>(pair.first->numel());
     Differences found;
     for (std::size_t at = 0; at < chunk.count; at += kBlock) {
       const std::size_t count = std::min(kBlock, chunk.count - at);
@@ -188,8 +187,8 @@ class Comparison {
         const Distance apart =
             as_integers ? distance(first.integer(i), second.integer(i)) : distance(first.element(i), second.element(i));
         found.max_error = std::max(found.max_error, apart.error);
-        found.mean_error += apart.error / numel;  // a sum of errors could overflow
-        found.mean_magnitude += apart.magnitude / numel;
+        found.errors.add(apart.error);
+        found.magnitudes.add(apart.magnitude);
         if (equal(first, second, i, apart)) continue;
         if (found.differing++ == 0) found.first_differing = chunk.begin + at + i;
         if (apart.one_nan) ++found.nan_differing;
@@ -205,7 +204,7 @@ class Comparison {
       return bits_at(a.block, i, width) == bits_at(b.block, i, width);
     }
     if (apart.same || apart.one_nan || !apart.finite) return apart.same;
-    if (apart.error <= options_.atol + options_.rtol * apart.magnitude) return true;
+    if (std::isfinite(apart.error) && apart.error <= options_.atol + options_.rtol * apart.magnitude) return true;
     if (options_.ulps == 0 || a.dtype != b.dtype || is_integer(a.dtype)) return false;
     for (std::size_t part = i * a.components; part < (i + 1) * a.components; ++part) {
       const auto [low, high] = std::minmax({a.ordinal(part), b.ordinal(part)});
@@ -229,8 +228,8 @@ void Differences::add(const Differences& later) noexcept {
   differing += later.differing;
   nan_differing += later.nan_differing;
   max_error = std::max(max_error, later.max_error);
-  mean_error += later.mean_error;
-  mean_magnitude += later.mean_magnitude;
+  errors.add(later.errors);
+  magnitudes.add(later.magnitudes);
 }
 
 Result<DiffResult> diff(Tensors first, Tensors second, const DiffOptions& options, Console& console) {

@@ -18,7 +18,7 @@ namespace safetensors::cli {
 //
 // With a tolerance, or if the dtypes differ, two elements `a` and `b` are equal if one of these is true:
 // - they are the same number, such as 0.0 and -0.0, or both are NaN;
-// - both are finite, and |a - b| <= atol + rtol x |b|;
+// - both and |a - b| as double are finite, and |a - b| <= atol + rtol x |b|;
 // - they have the same float dtype, and the number of steps from `a` to `b` through neighbouring floats is at most
 //   `ulps`, for C64 in each component. So 1 allows neighbours.
 //
@@ -40,6 +40,24 @@ enum class DiffKind : std::uint8_t {
   values,  // dtype and shape are equal
 };
 
+// A sum of doubles from 0 on: small + 2^64 x large. So neither many large numbers nor a division loses it.
+struct Total {
+  double small = 0;
+  double large = 0;
+
+  void add(double number) noexcept { number < 0x1p900 ? small += number : large += number * 0x1p-64; }
+  void add(const Total& other) noexcept {
+    small += other.small;
+    large += other.large;
+  }
+  [[nodiscard]] bool empty() const noexcept { return small + large == 0; }
+  [[nodiscard]] double over(double count) const noexcept { return small / count + large / count * 0x1p64; }
+  [[nodiscard]] double over(const Total& other) const noexcept {
+    const double unit = large + other.large > 0 ? 0x1p-64 : 1;
+    return (small * unit + large) / (other.small * unit + other.large);
+  }
+};
+
 // The differences of the values of two tensors of the same shape. An element of C64 is one element. Errors are the
 // distances |a - b| as double. An element that is NaN in one of the tensors has no error.
 struct Differences {
@@ -47,8 +65,8 @@ struct Differences {
   std::uint64_t first_differing = 0;  // index of the first of them in C order, if there is one
   std::uint64_t nan_differing = 0;    // number of elements that differ and are NaN in exactly one of the tensors
   double max_error = 0;               // largest error of all elements
-  double mean_error = 0;              // sum of the errors divided by the number of all elements
-  double mean_magnitude = 0;          // sum of |b|, without NaN, divided by the number of all elements
+  Total errors;                       // of all elements
+  Total magnitudes;                   // |b| of all elements, without NaN
 
   // Adds those of later elements.
   void add(const Differences& later) noexcept;

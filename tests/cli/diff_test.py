@@ -206,6 +206,20 @@ class DiffTest(unittest.TestCase):
         row = self.diff({"x": sides}, "--atol=1")["x"]
         self.assertEqual((row["max_error"], row["mean_error"]), (1.5e308, 1.5e308))
 
+    def test_small_errors_do_not_vanish(self) -> None:
+        pairs = {"many": tuple(("F64", elements.packed("F64", [code] * 100)) for code in (3, 2))}
+        pairs["one"] = tuple(("F64", elements.packed("F64", [code] + [0] * 999)) for code in (3, 2))
+        self.compare(pairs)
+        found = self.diff(pairs)
+        self.assertEqual((found["many"]["mean_error"], found["many"]["relative_error"]), (5e-324, 0.5))
+        self.assertEqual((found["one"]["mean_error"], found["one"]["relative_error"]), (0, 0.5))
+
+    def test_a_tolerance_beyond_the_largest_number(self) -> None:
+        largest = 0x7FEFFFFFFFFFFFFF
+        for options in (["--rtol=1.5"], ["--rtol=0.1", "--atol=1.7e308"]):
+            self.assertFalse(self.equal("F64", [largest], [largest | 1 << 63], *options), options)
+        self.assertTrue(self.equal("F64", [largest - (1 << 52)], [largest], "--rtol=1.5"))
+
     def test_chunks_and_processors_change_nothing(self) -> None:
         """4 MiB, of which three elements differ: most chunks are equal, and count for RELATIVE."""
         source = random.Random(SEED)
