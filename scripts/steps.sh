@@ -8,6 +8,16 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONPYCACHEPREFIX=$PWD/build/try-pycache
 
+# expect YARDSTICKS: prints how long the script will take on this machine, if nothing is built yet. It compiles a file that
+# takes a second or two, the yardstick. With two processors the script takes YARDSTICKS times as long.
+expect() {
+  local start seconds
+  start=$(date +%s%N)
+  "${CXX:-c++}" -std=c++20 -x c++ -S -o "$log" - <<<$'#include <regex>\nstd::regex yardstick("a");' || return 0
+  seconds=$((($(date +%s%N) - start) * $1 * 2 / $(nproc) / 1000000000))
+  echo "about $seconds s on this machine, less if a part is built"
+}
+
 # step TEXT COMMAND...: runs the command, and prints its seconds. Shows the output of the command only if it fails.
 # `set -e` has no effect inside of the command, so the commands of a function must be chained.
 step() {

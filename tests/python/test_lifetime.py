@@ -18,6 +18,7 @@ from conftest import installed, run
 import safetensors.numpy as stn
 from safetensors import SafetensorError, _native, safe_open
 
+pytestmark = pytest.mark.slow
 BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 
 

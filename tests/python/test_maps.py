@@ -22,7 +22,10 @@ MANY, LARGE = 5000, 1 << 20  # from LARGE on, NumPy gets views of a map
 SOME, HUGE = 300, (2 << 20) + 4096  # from 2 MiB on, memory comes from the system
 MAX_MAPS = 100  # for a way to load, with the stacks of its threads
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts the lines of /proc/self/maps")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="counts the lines of /proc/self/maps"),
+]
 
 
 def write(path: Path, count: int, size: int) -> Path:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Defines TYPES, all types of the module by name, and `zoo(folder)`, which makes one instance of
 # each type.
 PRELUDE = """

@@ -21,6 +21,8 @@ from test_prefetch import DATA, FRAMEWORKS, HEADER, IN_FILE_ORDER, B, opened
 import safetensors.numpy as stn
 from safetensors import SafetensorError, safe_open
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(make: Any) -> Any:
