@@ -29,14 +29,16 @@ def mounted(folder: Path, path: Path, *, truncates: bool) -> Iterator[None]:
         yield
 
 
+def refuse(number: int) -> Any:
+    """Answers a request with this error."""
+    raise importlib.import_module("mfusepy").FuseOSError(number)
+
+
 def serve(folder: str, path: str, truncates: str) -> None:
     """Runs the file system until somebody unmounts it."""
     fuse: Any = importlib.import_module("mfusepy")
     lock = threading.Lock()
     writing: dict[str, int] = {}  # the number of bytes of each file that is open for writing
-
-    def refuse(number: int) -> Any:
-        raise fuse.FuseOSError(number)
 
     class Files(operations(fuse, folder)):  # type: ignore[misc]
         def create(self, path: str, mode: int, fi: Any = None) -> int:

@@ -188,7 +188,7 @@ def test_the_file_is_closed_when_all_is_taken(path: Path) -> None:
 
 
 AT_EXIT = """
-import sys, threading, time
+import sys, threading
 import numpy
 from safetensors import safe_open
 path, how = sys.argv[1:]
@@ -200,12 +200,11 @@ elif how == "cycle":
 elif how == "builtin":
     import builtins; builtins.kept = f.prefetch(), iter(f.prefetch())
 else:
+    rounds = threading.Semaphore(0)
     def work():
-        while True:
-            p = f.prefetch()
-            if len(dict(p)["b"]) == 0: break
+        while len(dict(f.prefetch())["b"]): rounds.release()
     for _ in range(3): threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.2)
+    for _ in range(4): rounds.acquire()
 """
 
 
@@ -223,17 +222,31 @@ def test_the_end_of_the_program(tmp_path: Path, how: str) -> None:
 GATE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/types.h>
 #include <unistd.h>
-volatile int gate, reads, waiting;
+volatile int gate, polls, reads, waiting, joins, waits, waiters;
 typedef ssize_t (*read_at)(int, void*, size_t, off_t);
 ssize_t pread(int fd, void* to, size_t size, off_t offset) {
   __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-  while (gate) usleep(1000);
+  while (gate) usleep(1000), ++polls;
   __atomic_add_fetch(&reads, 1, __ATOMIC_SEQ_CST);
   return ((read_at)dlsym(RTLD_NEXT, "pread"))(fd, to, size, offset);
 }
 ssize_t pread64(int fd, void* to, size_t size, off_t offset) { return pread(fd, to, size, offset); }
+typedef int (*join)(pthread_t, void**);
+int pthread_join(pthread_t thread, void** result) {
+  __atomic_add_fetch(&joins, 1, __ATOMIC_SEQ_CST);
+  return ((join)dlsym(RTLD_NEXT, "pthread_join"))(thread, result);
+}
+// A call of a C++ thread that waits with a limit. Python waits by another function.
+typedef int (*wait)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
+int pthread_cond_clockwait(pthread_cond_t* changed, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* limit) {
+  static __thread int seen;
+  __atomic_add_fetch(&waits, 1, __ATOMIC_SEQ_CST);
+  if (!seen++) __atomic_add_fetch(&waiters, 1, __ATOMIC_SEQ_CST);
+  return ((wait)dlsym(RTLD_NEXT, "pthread_cond_clockwait"))(changed, mutex, clock, limit);
+}
 """
 
 GATED = """
@@ -243,13 +256,20 @@ import numpy
 from safetensors import SafetensorError, safe_open
 signal.alarm(300)
 def variable(name): return ctypes.c_int.in_dll(ctypes.CDLL(None), name)
-gate, reads, waiting = variable("gate"), variable("reads"), variable("waiting")
+gate, polls, reads, waiting, joins, waits, waiters = map(variable, "gate polls reads waiting joins waits waiters".split())
 def begun():
     gate.value, reads.value, waiting.value = 1, 0, 0
     p = f.prefetch(threads=1)
     while waiting.value == 0: time.sleep(0.001)
     return p
 def let_it_pass(): gate.value = 0
+def until(counter, more):
+    before = counter.value
+    def wait():
+        while counter.value < before + more: time.sleep(0.001)
+    return wait
+def then(wait, call): threading.Thread(target=lambda: (wait(), call()), daemon=True).start()
+def ring(): os.kill(os.getpid(), signal.SIGALRM)
 f = safe_open(sys.argv[1], "np")
 f.prefetch().take("a")  # what is imported late is imported
 """
@@ -257,16 +277,16 @@ f.prefetch().take("a")  # what is imported late is imported
 GATED_TESTS = {
     "other threads run while one waits": """
 p = begun()
-threading.Timer(0.1, let_it_pass).start()
+then(until(waits, 1), let_it_pass)
 assert p.take("b").sum() == 0
 """,
     "a signal ends the waiting, not the load": """
 class Alarm(BaseException): pass
-def ring(*_): raise Alarm
-signal.signal(signal.SIGALRM, ring)
+def rung(*_): raise Alarm
+signal.signal(signal.SIGALRM, rung)
 p = begun()
 for wait in (lambda: p.take("a"), lambda: next(iter(p))):
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    then(until(waits, 1), ring)
     try: wait()
     except Alarm: pass
     else: sys.exit("was not interrupted")
@@ -289,10 +309,10 @@ assert 1 <= reads.value < 4, reads.value  # of 64
     "a handler closes the loader that waits": """
 p = begun()
 def close(*_):
-    threading.Timer(0.1, let_it_pass).start()
+    then(until(joins, 1), let_it_pass)
     p.close()
 signal.signal(signal.SIGALRM, close)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
+then(until(waits, 1), ring)
 try: p.take("b")
 except SafetensorError as error: assert str(error) == "b: prefetch loader closed", error
 else: sys.exit("was not closed")
@@ -305,19 +325,22 @@ def take(*_):
     let_it_pass()
     taken.append(p.take("b"))
 signal.signal(signal.SIGALRM, take)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
+then(until(waits, 1), ring)
 assert p.take("a").sum() == 0
 assert len(taken) == 1 and taken[0].sum() == 0
 """,
     "those who wait go on when a signal ends the waiting of one": """
 class Alarm(BaseException): pass
-def ring(*_): raise Alarm
-signal.signal(signal.SIGALRM, ring)
+def rung(*_): raise Alarm
+signal.signal(signal.SIGALRM, rung)
 p = begun()
 taken = []
 threads = [threading.Thread(target=lambda n=n: taken.append(p.take(n))) for n in "ab"]
-threading.Timer(0.05, lambda: [thread.start() for thread in threads]).start()
-signal.setitimer(signal.ITIMER_REAL, 0.3)
+def start_them():
+    others = until(waiters, 2)
+    for thread in threads: thread.start()
+    then(others, ring)
+then(until(waits, 1), start_them)
 try: p.take("b")  # waits first, so the others wait for this thread
 except Alarm: pass
 else: sys.exit("was not interrupted")
@@ -330,18 +353,18 @@ assert len(taken) == 2
 p = begun()
 threads = [threading.Thread(target=p.take, args=(n,)) for n in "ab"]
 for thread in threads: thread.start()
-before = time.process_time(), reads.value
-time.sleep(1)
-used = time.process_time() - before[0]
+before = waits.value, polls.value
+until(polls, 200)()
+assert 0 < waits.value - before[0] < 20 * (polls.value - before[1])  # a loop without a pause asks 1000 times per poll
 let_it_pass()
 for thread in threads: thread.join()
-assert used < 0.5, used  # the gate itself polls 1000 times
 """,
     "a child is told though a thread of the parent waits": """
 p = begun()
 thread = threading.Thread(target=p.take, args=("b",))
+waits_too = until(waits, 1)
 thread.start()
-time.sleep(0.1)
+waits_too()
 child = os.fork()
 if child == 0:
     signal.alarm(60)

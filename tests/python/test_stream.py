@@ -148,28 +148,28 @@ holder = Holder(); holder.me = holder; holder.items = stream(sys.argv[1], memory
 next(holder.items)
 """,
     "daemon threads that import NumPy": """
-def work(): load(sys.argv[1])
-for _ in range(3): threading.Thread(target=work, daemon=True).start()
-time.sleep(0.05)
+importing = threading.Event()
+sys.addaudithook(lambda event, details: importing.set() if event == "import" and details[0] == "numpy" else None)
+for _ in range(3): threading.Thread(target=load, args=sys.argv[1:], daemon=True).start()
+importing.wait()
 """,
     "daemon threads with callbacks": """
-begun = threading.Event()
+rounds = threading.Semaphore(0)
 def work():
     while True:
         load(sys.argv[1], progress=lambda done, total: sum(range(1000)))
-        begun.set()
         for _ in stream(sys.argv[1], memory_limit=1 << 20): pass
+        rounds.release()
 for _ in range(3): threading.Thread(target=work, daemon=True).start()
-begun.wait()
-time.sleep(0.1)
+for _ in range(4): rounds.acquire()
 """,
     "a thread that waits": """
-items = stream(sys.argv[1], memory_limit=1 << 20)
+taken = threading.Event()
 def work():
     while True:
-        for _ in items: time.sleep(0.01)
+        for _ in stream(sys.argv[1], memory_limit=1 << 20): taken.set()
 threading.Thread(target=work, daemon=True).start()
-time.sleep(0.1)
+taken.wait()
 """,
 }
 
@@ -178,7 +178,7 @@ time.sleep(0.1)
 def test_the_end_of_the_program(many: Path, what: str) -> None:
     if sys.version_info >= (3, 14) and "thread" in what:
         pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
-    head = "import sys, threading, time\nfrom safetensors import _native, load, stream\n"
+    head = "import sys, threading\nfrom safetensors import _native, load, stream\n"
     for _ in range(3):
         run(head + AT_EXIT[what], many)
 
