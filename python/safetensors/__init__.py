@@ -11,13 +11,10 @@ that you ask for is imported.
 TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from . import _native, _safetensors_rust
-    from ._functions import (
-        PrefetchPlan, _safe_open_handle, deserialize, serialize, serialize_file,
-    )
+    from ._functions import PrefetchPlan, _safe_open_handle, deserialize, serialize, serialize_file
     from ._install import install
     from ._native import (
-        MissingTensorError, PrefetchLoader, PySafeSlice, SafetensorError, TensorMeta, TensorSpec,
-        safe_open,
+        MissingTensorError, PrefetchLoader, PySafeSlice, SafetensorError, TensorMeta, TensorSpec, safe_open,
     )
     from ._read.checkpoint import Checkpoint
     from ._read.load import load, stream

@@ -17,9 +17,7 @@ __all__ = ["PrefetchPlan", "_safe_open_handle", "deserialize", "serialize", "ser
 PrefetchPlan = dict[str, slice | tuple[list[slice], ...] | None]
 
 
-def serialize(
-    tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None
-) -> bytes:
+def serialize(tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None) -> bytes:
     """Return the bytes of a file that holds these tensors.
 
     `metadata`: a dict of str to str, or None for no metadata. Raises SafetensorError for tensors or
@@ -29,10 +27,7 @@ def serialize(
 
 
 def serialize_file(
-    tensor_dict: Mapping[str, TensorSpec],
-    filename: str | PathLike[str],
-    metadata: Mapping[str, str] | None = None,
-    *,
+    tensor_dict: Mapping[str, TensorSpec], filename: str | PathLike[str], metadata: Mapping[str, str] | None = None, *,
     durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors. It replaces a file that exists at `filename`.
@@ -54,9 +49,7 @@ def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]:
     return _native.deserialize(bytes)
 
 
-def _safe_open_handle(
-    f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
-) -> safe_open:
+def _safe_open_handle(f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap") -> safe_open:
     """Return what `safe_open` returns, for a file object that is open for reading.
 
     The object needs `fileno` and `name`. You may close it afterwards.

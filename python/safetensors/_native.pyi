@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from types import TracebackType
 from typing import Any, Literal
 
 from typing_extensions import Buffer, Self
 
-from ._types import Backend, Cache, Durability, Fault, Framework, TensorOrder
+from ._types import Backend, Durability, Fault, Framework, TensorOrder
 
 # address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
 _Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
@@ -47,9 +46,7 @@ class TensorSpec:
     The object keeps no reference to the memory. Keep it alive until the write is over.
     """
 
-    def __init__(
-        self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int
-    ) -> None: ...
+    def __init__(self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None: ...
     @property
     def dtype(self) -> str:
         """The dtype in the file, such as "F32"."""
@@ -106,13 +103,7 @@ class PrefetchLoader:
     def __iter__(self) -> TensorStream:
         """Iterate over the pairs that nobody has taken, in the order in which tensors are complete."""
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-        /,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 class PySafeSlice:
     """A tensor of an open file that is read in parts: `part[2:4, ..., -1]` reads only these elements.
@@ -152,22 +143,11 @@ class safe_open:
     """
 
     def __init__(
-        self,
-        filename: _Path,
-        framework: Framework,
-        device: Any = "cpu",
-        *,
-        backend: Backend = "mmap",
-        accept: Fault | Iterable[Fault] | None = (),
+        self, filename: _Path, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap",
+        accept: Fault | Iterable[Fault] | None = ()
     ) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-        /,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
     def tolerated(self) -> dict[str, int]:
         """Return the faults that `accept` allowed: the numbers "unknown_dtypes" and
         "unused_bytes". The dict is empty if the file has none of these faults."""
@@ -186,11 +166,7 @@ class safe_open:
     def get_tensor_meta(self, name: str) -> TensorMeta:
         """Return the entry of one tensor in the header. The call reads nothing."""
     def prefetch(
-        self,
-        plan: dict[str, slice | None] | None = None,
-        *,
-        device: Any = None,
-        threads: int = 8,
+        self, plan: dict[str, slice | None] | None = None, *, device: Any = None, threads: int = 8,
     ) -> PrefetchLoader:
         """Start to read tensors in the background, and return a PrefetchLoader that hands them out.
 
@@ -202,6 +178,7 @@ class safe_open:
 
         Raises SafetensorError for a plan that cannot be met. `PrefetchLoader.take` raises errors of reading.
         """
+    def _checkpoint(self) -> _Checkpoint: ...
     def __len__(self) -> int:
         """Return the number of tensors."""
     def __contains__(self, name: object) -> bool:
@@ -209,28 +186,18 @@ class safe_open:
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names of the tensors, sorted by their bytes."""
 
-def _safe_open_handle(
-    f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap"
-) -> safe_open: ...
-def serialize(
-    tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None
-) -> bytes: ...
+def _safe_open_handle(f: Any, framework: Framework, device: Any = "cpu", *, backend: Backend = "mmap") -> safe_open: ...
+def serialize(tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None) -> bytes: ...
 def serialize_file(
-    tensor_dict: Mapping[str, TensorSpec],
-    filename: _Path,
-    metadata: Mapping[str, str] | None = None,
-    *,
-    durability: Durability = "full",
-    progress: _Progress | None = None,
+    tensor_dict: Mapping[str, TensorSpec], filename: _Path, metadata: Mapping[str, str] | None = None, *,
+    durability: Durability = "full", progress: _Progress | None = None
 ) -> None: ...
 def _set_leak_warnings(enabled: bool) -> None: ...
 def deserialize(bytes: Buffer) -> list[tuple[str, dict[str, Any]]]: ...
 def _load(buffer: Buffer, framework: Framework, *, copy: bool = True) -> dict[str, Any]: ...
 
 _Paths = _Path | Iterable[_Path]
-_Target = (
-    tuple[int, int, Sequence[int] | None, Any] | tuple[int, int, Sequence[int] | None, Any, int]
-)
+_Target = tuple[int, int, Sequence[int] | None, Any] | tuple[int, int, Sequence[int] | None, Any, int]
 _Request = tuple[str, Any, str | None, _Target | None]
 _Progress = Callable[[int, int], object]
 
@@ -240,12 +207,8 @@ class _Stream:
 
 class _Checkpoint:
     def __init__(
-        self,
-        paths: _Paths,
-        framework: Framework,
-        device: Any,
-        backend: Backend,
-        accept: Fault | Iterable[Fault] | None = None,
+        self, paths: _Paths, framework: Framework, device: Any, backend: Backend,
+        accept: Fault | Iterable[Fault] | None = None
     ) -> None: ...
     def close(self) -> None: ...
     def tolerated(self) -> dict[str, int]: ...
@@ -263,43 +226,14 @@ class _Checkpoint:
     def __contains__(self, name: object) -> bool: ...
     def get_tensor(self, name: str) -> Any: ...
     def get_slice(self, name: str) -> PySafeSlice: ...
-    def load(
-        self,
-        requests: Iterable[_Request],
-        *,
-        threads: int,
-        memory_limit: int,
-        cache: Cache,
-        progress: _Progress | None,
-        device_stream: int | None = None,
-    ) -> list[Any]: ...
-    def load_all(
-        self,
-        *,
-        threads: int,
-        memory_limit: int,
-        cache: Cache,
-        progress: _Progress | None,
-    ) -> dict[str, Any]: ...
-    def stream(
-        self,
-        requests: Iterable[_Request],
-        *,
-        threads: int,
-        memory_limit: int,
-        cache: Cache,
-        progress: _Progress | None = None,
-    ) -> _Stream: ...
+    # The options are those that ReadOptions.given() gives, and device_stream for targets on CUDA devices.
+    def load(self, requests: Iterable[_Request] | None, **options: Any) -> Any: ...
+    def stream(self, requests: Iterable[_Request], **options: Any) -> _Stream: ...
 
 class _CheckpointLayout:
     def __init__(
-        self,
-        tensors: Mapping[str, TensorSpec],
-        storages: Mapping[str, tuple[int, int]],
-        max_shard_size: int,
-        stem: str,
-        metadata: Mapping[str, str] | None,
-        index_metadata: str,
+        self, tensors: Mapping[str, TensorSpec], storages: Mapping[str, tuple[int, int]], max_shard_size: int,
+        stem: str, metadata: Mapping[str, str] | None, index_metadata: str
     ) -> None: ...
     def files(self) -> list[tuple[str, int]]: ...
     def file_of(self, name: str) -> int: ...
@@ -307,46 +241,21 @@ class _CheckpointLayout:
     def index_name(self) -> str: ...
     def index_text(self) -> str: ...
 
+# The options are those that SaveOptions.start() gives, and shared if several processes write.
 def _save_checkpoint(
-    tensor_dict: Mapping[str, TensorSpec],
-    folder: _Path,
-    layout: _CheckpointLayout,
-    *,
-    new_folder: bool,
-    remove_old_files: bool,
-    durability: Durability,
-    progress: _Progress | None,
+    tensor_dict: Mapping[str, TensorSpec], folder: _Path, layout: _CheckpointLayout, **options: Any
 ) -> None: ...
-def _checkpoint_writer(
-    folder: _Path,
-    layout: _CheckpointLayout,
-    *,
-    new_folder: bool,
-    remove_old_files: bool,
-    durability: Durability,
-    progress: _Progress | None,
-    shared: bool = False,
-) -> _Writer: ...
-def _join_checkpoint(
-    ticket: str, layout: _CheckpointLayout, *, progress: _Progress | None
-) -> _Writer: ...
+def _checkpoint_writer(folder: _Path, layout: _CheckpointLayout, **options: Any) -> _Writer: ...
+def _join_checkpoint(ticket: str, layout: _CheckpointLayout, *, progress: _Progress | None) -> _Writer: ...
 
 class _Writer:
     def __init__(
-        self,
-        path: _Path,
-        tensors: Mapping[str, TensorSpec],
-        metadata: Mapping[str, str] | None,
-        durability: Durability,
-        data_alignment: int = 8,
-        order: TensorOrder = "writer",
-        progress: _Progress | None = None,
-        replace_symlinks: bool = False,
+        self, path: _Path, tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None,
+        durability: Durability, data_alignment: int = 8, order: TensorOrder = "writer",
+        progress: _Progress | None = None, replace_symlinks: bool = False
     ) -> None: ...
     def write(self, name: str, start: int | None, value: _Value) -> None: ...
-    def write_slice(
-        self, name: str, offsets: Iterable[int], sizes: Iterable[int], value: _Value
-    ) -> None: ...
+    def write_slice(self, name: str, offsets: Iterable[int], sizes: Iterable[int], value: _Value) -> None: ...
     def copy(self, name: str, source: _Checkpoint, source_name: str) -> None: ...
     def ticket(self) -> str: ...
     def receipt(self) -> str: ...

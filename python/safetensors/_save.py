@@ -13,19 +13,14 @@ from ._arrays.targets import is_torch
 from ._arrays.values import refuse_nested
 from ._base.options import Progress, to_metadata
 from ._base.paths import to_path
+from ._native import TensorSpec
 from ._types import Durability
-from ._write.save_checkpoint import SaveOptions
+from ._write.save_checkpoint import Fetch, SaveOptions, write_checkpoint, write_file
 
 __all__ = ["save"]
 
 # The first part of the module of a tensor's type, and the module of this package.
-_MODULES = {
-    "jax": "flax",
-    "jaxlib": "flax",
-    "mlx": "mlx",
-    "paddle": "paddle",
-    "tensorflow": "tensorflow",
-}
+_MODULES = {"jax": "flax", "jaxlib": "flax", "mlx": "mlx", "paddle": "paddle", "tensorflow": "tensorflow"}
 
 
 def _module_of(tensors: Mapping[str, Any]) -> Any:
@@ -41,6 +36,17 @@ def _module_of(tensors: Mapping[str, Any]) -> Any:
     return import_module(f".{name}", __package__)
 
 
+def _described(module: Any, tensors: Any, keep_alive: list[Any]) -> tuple[dict[str, TensorSpec], Fetch | None]:
+    """Return the specs to save, and a function that fetches their bytes if they have none, as those of torch on devices.
+
+    `keep_alive` receives the owners of the memory.
+    """
+    if hasattr(module, "_described"):
+        found: tuple[dict[str, TensorSpec], Fetch | None] = module._described(tensors, keep_alive)
+        return found
+    return module._flatten(tensors, keep_alive), None
+
+
 # The ends of paths by which other formats are known. They look like one file, but would be a folder.
 _OTHER_FORMATS = (
     ".bin", ".ckpt", ".gguf", ".h5", ".json", ".msgpack", ".npy", ".npz", ".onnx", ".pdparams",
@@ -51,21 +57,14 @@ _OTHER_FORMATS = (
 def _check_folder(path: str) -> None:
     if path.lower().endswith(_OTHER_FORMATS) and not os.path.isdir(path):
         raise ValueError(
-            f"{path!r} would be a folder: end the path of a file in '.safetensors',"
-            " or make the folder before"
+            f"{path!r} would be a folder: end the path of a file in '.safetensors', or make the folder before"
         )
 
 
 def save(
-    tensors: Mapping[str, Any],
-    path: str | PathLike[str],
-    *,
-    max_shard_size: int | str | None = None,
-    metadata: Mapping[str, str] | None = None,
-    index_metadata: Mapping[str, Any] | None = None,
-    new_folder: bool = False,
-    remove_old_files: bool = True,
-    durability: Durability = "full",
+    tensors: Mapping[str, Any], path: str | PathLike[str], *, max_shard_size: int | str | None = None,
+    metadata: Mapping[str, str] | None = None, index_metadata: Mapping[str, Any] | None = None,
+    new_folder: bool = False, remove_old_files: bool = True, durability: Durability = "full",
     progress: bool | Progress | None = False,
 ) -> None:
     """Save the tensors of any framework, in one file or as a model of several files.
@@ -88,6 +87,7 @@ def save(
     """
     module = _module_of(tensors)
     path = to_path(path, "path")
+    keep_alive: list[Any] = []
     if path.endswith(".safetensors"):
         for argument, given in (
             ("max_shard_size", max_shard_size is not None),
@@ -95,13 +95,12 @@ def save(
             ("new_folder", new_folder),
         ):
             if given:
-                raise ValueError(
-                    f"{path!r} is one file: give the path of a folder, or no {argument}"
-                )
-        module._save_file(tensors, path, to_metadata(metadata), durability, progress)
+                raise ValueError(f"{path!r} is one file: give the path of a folder, or no {argument}")
+        given_metadata = to_metadata(metadata)
+        specs, fetch = _described(module, tensors, keep_alive)
+        write_file(specs, path, given_metadata, durability, fetch, progress)
         return
     _check_folder(path)
-    options = SaveOptions(
-        max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress
-    )
-    module._save_folder(tensors, path, options)
+    options = SaveOptions(max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress)
+    specs, fetch = _described(module, tensors, keep_alive)
+    write_checkpoint(specs, tensors, path, options, fetch)

@@ -15,10 +15,7 @@ elif sys.version_info >= (3, 12):
 else:
     Buffer = Any
 
-__all__ = [
-    "Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Tensor",
-    "TensorOrder",
-]
+__all__ = ["Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Tensor", "TensorOrder"]
 
 # The type of the tensors of a framework.
 if TYPE_CHECKING:
@@ -33,8 +30,6 @@ Fault = Literal["unknown_dtypes", "unused_bytes"]
 Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
 Durability = Literal["full", "file", "none"]
 TensorOrder = Literal["writer", "given"]
-Framework = Literal[
-    "pt", "torch", "pytorch", "np", "numpy", "tf", "tensorflow", "jax", "flax", "mlx", "paddle",
-]
+Framework = Literal["pt", "torch", "pytorch", "np", "numpy", "tf", "tensorflow", "jax", "flax", "mlx", "paddle"]
 _Path = str | PathLike[str]
 Paths = _Path | Iterable[_Path]

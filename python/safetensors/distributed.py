@@ -22,8 +22,7 @@ except ImportError as error:
     except NameError:
         found = "no torch"
     raise ImportError(
-        "safetensors.distributed needs torch 2.5 or newer, with torch.distributed."
-        f" Found {found}: {error}"
+        f"safetensors.distributed needs torch 2.5 or newer, with torch.distributed. Found {found}: {error}"
     ) from error
 
 __all__ = ["RankError", "StorageReader", "StorageWriter", "load_sharded", "save_sharded"]

@@ -6,20 +6,19 @@ MLX converts 64-bit floats to 32 bits. It has no 8-bit floats: loading them rais
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 
 import mlx.core as mx
 import numpy as np
 
-from . import numpy
+from . import _exported, _native, numpy
 from ._arrays.converters import converter
 from ._arrays.numpy_dtypes import _getdtype
-from ._frameworks import exported
-from ._frameworks.exported import *
-from ._frameworks.make_save import make_save
-from ._frameworks.via_numpy import make_functions
+from ._exported import *
+from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "mx", "np", "numpy", "save", "save_file"]
-__all__ += exported.__all__
+__all__ += _exported.__all__
 
 _from_numpy = converter("mlx")
 
@@ -50,7 +49,41 @@ def _flatten(tensors: Mapping[str, mx.array], keep_alive_buffer: list[Any]) -> d
     return numpy._flatten(_mx2np(tensors), keep_alive_buffer)
 
 
-save, save_file, load, load_file = make_functions(
-    __name__, "mlx", "mx.array", "arrays", _flatten
-)
-_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))
+def save(tensors: Mapping[str, mx.array], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a file that holds these arrays.
+
+    Raises ValueError for a value of another type, SafetensorError for a dtype that the format lacks.
+    """
+    keep_alive: list[Any] = []
+    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+
+
+def save_file(
+    tensors: Mapping[str, mx.array], filename: str | PathLike[str], metadata: dict[str, str] | None = None, *, durability: Durability = "full"
+) -> None:
+    """Write a file that holds these arrays. It replaces a file that exists at `filename`.
+
+    Arguments and errors are those of `safetensors.numpy.save_file`. Raises ValueError for a value of
+    another type. After an error the old file is unchanged.
+    """
+    keep_alive: list[Any] = []
+    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
+
+
+def load(data: Buffer) -> dict[str, mx.array]:
+    """Return the arrays of a file in memory, in the order of their bytes.
+
+    `data`: bytes or any object with the buffer protocol. The arrays do not share its memory.
+    Raises SafetensorError.
+    """
+    return _native._load(data, "mlx", copy=False)
+
+
+def load_file(filename: str | PathLike[str], *, backend: Backend = "mmap") -> dict[str, mx.array]:
+    """Return the arrays of a file, in the order of their bytes.
+
+    They never share memory with the file: `backend` only says how the file is read. Raises
+    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
+    """
+    with safe_open(filename, "mlx", backend=backend) as f:
+        return f.get_tensors()

@@ -13,18 +13,16 @@ from os import PathLike
 
 import numpy as np
 
-from . import _native
+from . import _exported, _native
 from ._arrays.dtypes import UNPACKED
 from ._arrays.numpy_dtypes import _TYPES as _TYPES
 from ._arrays.numpy_dtypes import _getdtype as _getdtype
-from ._frameworks import exported
-from ._frameworks.exported import *
-from ._frameworks.make_save import make_save
+from ._exported import *
 from ._native import SafetensorError
 from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "np", "save", "save_file"]
-__all__ += exported.__all__
+__all__ += _exported.__all__
 
 Array = np.ndarray[Any, Any]
 
@@ -40,13 +38,10 @@ def _packed(tensor: Any, name: str) -> Array:
     if isinstance(tensor, np.generic):
         tensor = np.asarray(tensor)
     if not isinstance(tensor, np.ndarray):
-        raise ValueError(
-            f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}"
-        )
+        raise ValueError(f"Key `{name}` is invalid, expected numpy.ndarray but received {type(tensor)}")
     if isinstance(tensor, np.ma.MaskedArray):
         raise ValueError(
-            f"Key `{name}` is a masked array, and a file has no place for the mask: "
-            "call `.filled()` first."
+            f"Key `{name}` is a masked array, and a file has no place for the mask: call `.filled()` first."
         )
     array: Array = np.asarray(tensor)  # a subclass may report any address
     if array.dtype.kind == "V" and (dtype := _name(array.dtype)) in UNPACKED:
@@ -85,9 +80,7 @@ def _as_array(value: Any, name: str, expected: str) -> Array:
     return array
 
 
-def _converted(
-    tensors: Mapping[str, Any], expected: str, convert: Callable[[Any, str], Array]
-) -> dict[str, Array]:
+def _converted(tensors: Mapping[str, Any], expected: str, convert: Callable[[Any, str], Array]) -> dict[str, Array]:
     """Return a new dict of `convert(tensor, name)`.
 
     Any mapping is accepted, such as the one that numpy.load returns for an .npz file.
@@ -97,14 +90,10 @@ def _converted(
     return {name: convert(tensor, name) for name, tensor in tensors.items()}
 
 
-def _flatten(
-    tensor_dict: Mapping[str, Array], keep_alive_buffer: list[Any]
-) -> dict[str, TensorSpec]:
+def _flatten(tensor_dict: Mapping[str, Array], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
     if not isinstance(tensor_dict, Mapping):
-        raise ValueError(
-            f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}"
-        )
+        raise ValueError(f"Expected a dict of [str, numpy.ndarray] but received {type(tensor_dict)}")
     specs = {}
     for name, tensor in tensor_dict.items():
         packed = _packed(tensor, name)
@@ -125,10 +114,7 @@ def save(tensor_dict: Mapping[str, Array], metadata: dict[str, str] | None = Non
 
 
 def save_file(
-    tensor_dict: Mapping[str, Array],
-    filename: str | PathLike[str],
-    metadata: dict[str, str] | None = None,
-    *,
+    tensor_dict: Mapping[str, Array], filename: str | PathLike[str], metadata: dict[str, str] | None = None, *,
     durability: Durability = "full",
 ) -> None:
     """Write a file that holds these arrays. It replaces a file that exists at `filename`.
@@ -138,7 +124,8 @@ def save_file(
     nothing. Raises as `save`, and SafetensorError if the file cannot be written. After an error the
     old file is unchanged.
     """
-    _save_file(tensor_dict, filename, metadata, durability, None)
+    keep_alive: list[Any] = []
+    _native.serialize_file(_flatten(tensor_dict, keep_alive), filename, metadata, durability=durability)
 
 
 def load(data: Buffer, *, copy: bool = True) -> dict[str, Array]:
@@ -169,6 +156,3 @@ def _view2np(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Array]
         name: np.frombuffer(view["data"], dtype=_getdtype(view["dtype"])).reshape(view["shape"])
         for name, view in safeview
     }
-
-
-_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

@@ -11,19 +11,16 @@ from os import PathLike
 import numpy as np
 import paddle
 
-from . import _native
-from . import numpy
+from . import _exported, _native, numpy
 from ._arrays.dtypes import FRAMEWORK_NAMES
 from ._arrays.paddle_arrays import _NAMES, _place
 from ._arrays.paddle_arrays import _check_version as _check_version
 from ._arrays.paddle_arrays import _from_numpy as _from_numpy
-from ._frameworks import exported
-from ._frameworks.exported import *
-from ._frameworks.make_save import make_save
+from ._exported import *
 from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "np", "numpy", "paddle", "save", "save_file"]
-__all__ += exported.__all__
+__all__ += _exported.__all__
 _TYPES = {dtype: getattr(paddle, name) for dtype, name in FRAMEWORK_NAMES.items() if name in _NAMES}
 _getdtype = _TYPES.__getitem__
 
@@ -31,9 +28,7 @@ _getdtype = _TYPES.__getitem__
 def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
     """Return an array that holds the tensor's bytes, and the name of the tensor's dtype."""
     if not isinstance(tensor, paddle.Tensor):
-        raise ValueError(
-            f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}"
-        )
+        raise ValueError(f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}")
     dtype = str(tensor.dtype).removeprefix("paddle.")
     if dtype not in _NAMES:
         raise ValueError(f"Key `{name}` has dtype {tensor.dtype}, which the format cannot hold.")
@@ -41,12 +36,10 @@ def _to_numpy(tensor: Any, name: str) -> tuple[np.ndarray[Any, Any], str]:
         tensor = tensor.contiguous()
     if dtype.startswith("float8"):
         tensor = tensor.view(paddle.uint8)
-    return np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape), _NAMES[dtype]
+    return np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape), dtype
 
 
-def _np2paddle(
-    numpy_dict: dict[str, np.ndarray[Any, Any]], device: Any = "cpu"
-) -> dict[str, paddle.Tensor]:
+def _np2paddle(numpy_dict: dict[str, np.ndarray[Any, Any]], device: Any = "cpu") -> dict[str, paddle.Tensor]:
     """Return a new dict of Paddle tensors on a device."""
     return {name: _from_numpy(array, device) for name, array in numpy_dict.items()}
 
@@ -56,9 +49,7 @@ def _paddle2np(paddle_dict: dict[str, paddle.Tensor]) -> dict[str, np.ndarray[An
     return {name: _to_numpy(tensor, name)[0] for name, tensor in paddle_dict.items()}
 
 
-def _flatten(
-    tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[Any]
-) -> dict[str, TensorSpec]:
+def _flatten(tensors: dict[str, paddle.Tensor], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, paddle.Tensor] but received {type(tensors)}")
@@ -81,10 +72,7 @@ def save(tensors: dict[str, paddle.Tensor], metadata: dict[str, str] | None = No
 
 
 def save_file(
-    tensors: dict[str, paddle.Tensor],
-    filename: str | PathLike[str],
-    metadata: dict[str, str] | None = None,
-    *,
+    tensors: dict[str, paddle.Tensor], filename: str | PathLike[str], metadata: dict[str, str] | None = None, *,
     durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors. It replaces a file that exists at `filename`.
@@ -92,7 +80,8 @@ def save_file(
     `durability`: see `safetensors.numpy.save_file`. Raises the errors of `save`, and
     SafetensorError if the file cannot be written. After an error, the old file is unchanged.
     """
-    _save_file(tensors, filename, metadata, durability, None)
+    keep_alive: list[Any] = []
+    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
 
 
 def load(data: Buffer, device: Any = "cpu") -> dict[str, paddle.Tensor]:
@@ -116,6 +105,3 @@ def load_file(
     """
     with safe_open(filename, "paddle", device, backend=backend) as f:
         return f.get_tensors()
-
-
-_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))

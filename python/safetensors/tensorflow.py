@@ -6,19 +6,18 @@ TensorFlow has no float8_e8m0fnu: loading it raises SafetensorError.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 
 import numpy as np
 import tensorflow as tf
 
-from . import numpy
+from . import _exported, _native, numpy
 from ._arrays.converters import converter
-from ._frameworks import exported
-from ._frameworks.exported import *
-from ._frameworks.make_save import make_save
-from ._frameworks.via_numpy import make_functions
+from ._exported import *
+from ._types import Backend, Buffer, Durability
 
 __all__ = ["load", "load_file", "np", "numpy", "save", "save_file", "tf"]
-__all__ += exported.__all__
+__all__ += _exported.__all__
 
 _from_numpy = converter("tensorflow")
 
@@ -48,7 +47,41 @@ def _flatten(tensors: Mapping[str, tf.Tensor], keep_alive_buffer: list[Any]) -> 
     return numpy._flatten(_tf2np(tensors), keep_alive_buffer)
 
 
-save, save_file, load, load_file = make_functions(
-    __name__, "tf", "tf.Tensor", "tensors", _flatten
-)
-_save_folder, _save_file = make_save(lambda tensors, keep: (_flatten(tensors, keep), None))
+def save(tensors: Mapping[str, tf.Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a file that holds these tensors.
+
+    Raises ValueError for a value of another type, SafetensorError for a dtype that the format lacks.
+    """
+    keep_alive: list[Any] = []
+    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+
+
+def save_file(
+    tensors: Mapping[str, tf.Tensor], filename: str | PathLike[str], metadata: dict[str, str] | None = None, *, durability: Durability = "full"
+) -> None:
+    """Write a file that holds these tensors. It replaces a file that exists at `filename`.
+
+    Arguments and errors are those of `safetensors.numpy.save_file`. Raises ValueError for a value of
+    another type. After an error the old file is unchanged.
+    """
+    keep_alive: list[Any] = []
+    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
+
+
+def load(data: Buffer) -> dict[str, tf.Tensor]:
+    """Return the tensors of a file in memory, in the order of their bytes.
+
+    `data`: bytes or any object with the buffer protocol. The tensors do not share its memory.
+    Raises SafetensorError.
+    """
+    return _native._load(data, "tf", copy=False)
+
+
+def load_file(filename: str | PathLike[str], *, backend: Backend = "mmap") -> dict[str, tf.Tensor]:
+    """Return the tensors of a file, in the order of their bytes.
+
+    They never share memory with the file: `backend` only says how the file is read. Raises
+    SafetensorError for a file that breaks the format, OSError if the file cannot be read.
+    """
+    with safe_open(filename, "tf", backend=backend) as f:
+        return f.get_tensors()

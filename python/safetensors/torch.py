@@ -13,32 +13,29 @@ from os import PathLike
 
 import torch
 
-from . import _native
+from . import _exported, _native
 from ._arrays.dtypes import FRAMEWORK_NAMES
 from ._arrays.sharing import SHARED_DOCS, _find_shared_tensors, _remove_duplicate_names, storage_ptr, storage_size
 from ._arrays.sharing import _end_ptr as _end_ptr
 from ._arrays.sharing import _filter_shared_not_shared as _filter_shared_not_shared
 from ._arrays.sharing import _is_complete as _is_complete
+from ._arrays.targets import check_storage
 from ._arrays.torch_dtypes import _TYPES as _TYPES
 from ._arrays.torch_dtypes import _getdtype as _getdtype
-from ._frameworks import exported
-from ._frameworks.exported import *
-from ._frameworks.make_save import make_save
+from ._exported import *
 from ._models.load_into import load_into
-from ._read.checkpoint import Checkpoint
+from ._read.checkpoint import opened
 from ._types import Backend, Buffer, Durability
-from ._write.save_checkpoint import Fetch
+from ._write.save_checkpoint import Fetch, write_file
 
 __all__ = [
     "load", "load_file", "load_into", "load_model", "save", "save_file", "save_model",
     "storage_ptr", "storage_size", "torch",
 ]
-__all__ += exported.__all__
+__all__ += _exported.__all__
 
 _SIZE: dict[torch.dtype, int] = {dtype: dtype.itemsize for dtype in _TYPES.values()}
-_SPEC_NAMES: dict[torch.dtype, str] = {
-    dtype: FRAMEWORK_NAMES[wire] for wire, dtype in _TYPES.items()
-}
+_SPEC_NAMES: dict[torch.dtype, str] = {dtype: FRAMEWORK_NAMES[wire] for wire, dtype in _TYPES.items()}
 # The reference's names of these dtypes: None if torch lacks one.
 _float8_e4m3fn, _float8_e4m3fnuz, _float8_e5m2, _float8_e5m2fnuz, _float8_e8m0, _float4_e2m1_x2 = map(
     _TYPES.get, ("F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "F4")
@@ -52,9 +49,7 @@ def _check_dense(tensors: Any) -> None:
     sparse = []
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
-            raise ValueError(
-                f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}"
-            )
+            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
         if tensor.layout != torch.strided:
             sparse.append(name)
     if sparse:
@@ -99,20 +94,11 @@ def _check_contiguous(tensor: torch.Tensor, name: str) -> None:
 
 
 def _span(host: torch.Tensor, name: str) -> tuple[int, int]:
-    """Return address and size in bytes of a contiguous tensor in host memory.
-
-    Raises ValueError if the storage was made smaller than the tensor: the bytes past the end of the
-    storage do not belong to it.
-    """
-    pointer, size = host.data_ptr(), host.nelement() * host.element_size()
-    if pointer and size:
-        storage = host.untyped_storage()
-        if pointer + size > storage.data_ptr() + storage.nbytes():
-            raise ValueError(
-                f"Key `{name}` has {size} bytes, of which its storage of {storage.nbytes()} bytes"
-                " does not hold all."
-            )
-    return pointer, size
+    """Return address and size in bytes of a contiguous tensor in host memory. Raises as `check_storage`."""
+    pointer = host.data_ptr()
+    if pointer:
+        check_storage(host, f"Key `{name}`")
+    return pointer, host.nelement() * host.element_size()
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -144,21 +130,22 @@ def _tobytes(tensor: torch.Tensor, name: str) -> bytes:
     return ctypes.string_at(pointer, size) if size else b""
 
 
-def _to_specs(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> dict[str, TensorSpec]:
+def _to_specs(tensors: dict[str, torch.Tensor], keep_alive: list[Any] | None) -> dict[str, TensorSpec]:
+    """Return specs. `keep_alive` receives the owners of their memory, or is None for specs without memory."""
     specs = {}
     for name, tensor in tensors.items():
         _check_contiguous(tensor, name)
-        dtype = _spec_name(tensor, name)
-        host = _on_host(tensor)
-        pointer, size = _span(host, name)
-        keep_alive.append(host)
-        specs[name] = TensorSpec(dtype=dtype, shape=host.shape, data_ptr=pointer, data_len=size)
+        dtype, pointer, size = _spec_name(tensor, name), 0, 0
+        if keep_alive is not None:
+            keep_alive.append(_on_host(tensor))
+            pointer, size = _span(keep_alive[-1], name)
+        elif tensor.is_meta:
+            _on_host(tensor)  # raises the error of torch, before anything is written
+        specs[name] = TensorSpec(dtype=dtype, shape=tensor.shape, data_ptr=pointer, data_len=size)
     return specs
 
 
-def _flatten_as_ptr(
-    tensors: dict[str, torch.Tensor], keep_alive_buffer: list[Any]
-) -> dict[str, TensorSpec]:
+def _flatten_as_ptr(tensors: dict[str, torch.Tensor], keep_alive_buffer: list[Any]) -> dict[str, TensorSpec]:
     """Return the specs to save. `keep_alive_buffer` receives the owners of their memory.
 
     Tensors that are in host memory are not copied. Raises as `save`.
@@ -167,9 +154,7 @@ def _flatten_as_ptr(
     return _to_specs(tensors, keep_alive_buffer)
 
 
-def _described(
-    tensors: dict[str, torch.Tensor], keep_alive: list[Any]
-) -> tuple[dict[str, TensorSpec], Fetch | None]:
+def _described(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> tuple[dict[str, TensorSpec], Fetch | None]:
     """Return the specs to save. Tensors on devices are fetched into host memory one at a time."""
     _evaluate_tensors_for_save(tensors)
     if all(tensor.is_cpu for tensor in tensors.values()):
@@ -179,20 +164,12 @@ def _described(
 
 def _fetched(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, TensorSpec], Fetch]:
     """Return specs without bytes, and a function that fetches the bytes of a tensor."""
-    specs = {}
-    for name, tensor in tensors.items():
-        _check_contiguous(tensor, name)
-        if tensor.is_meta:
-            _on_host(tensor)  # raises the error of torch, before anything is written
-        specs[name] = TensorSpec(
-            dtype=_spec_name(tensor, name), shape=tensor.shape, data_ptr=0, data_len=0
-        )
 
     def fetch(name: str) -> tuple[int, int, torch.Tensor]:
         host = _on_host(tensors[name])
         return *_span(host, name), host
 
-    return specs, fetch
+    return _to_specs(tensors, None), fetch
 
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
@@ -212,10 +189,7 @@ def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = Non
 
 
 def save_file(
-    tensors: dict[str, torch.Tensor],
-    filename: str | PathLike[str],
-    metadata: dict[str, str] | None = None,
-    *,
+    tensors: dict[str, torch.Tensor], filename: str | PathLike[str], metadata: dict[str, str] | None = None, *,
     durability: Durability = "full",
 ) -> None:
     """Write a file that holds these tensors. It replaces a file that exists at `filename`.
@@ -228,7 +202,9 @@ def save_file(
     Raises as `save`, and SafetensorError if the file cannot be written. After an error the old file
     is unchanged. Do not change the tensors during the call: the GIL is released.
     """
-    _save_file(tensors, filename, metadata, durability, None)
+    keep_alive: list[Any] = []
+    specs, fetch = _described(tensors, keep_alive)
+    write_file(specs, filename, metadata, durability, fetch)
 
 
 def load(data: Buffer, *, copy: bool = True) -> dict[str, torch.Tensor]:
@@ -243,10 +219,7 @@ def load(data: Buffer, *, copy: bool = True) -> dict[str, torch.Tensor]:
 
 
 def load_file(
-    filename: str | PathLike[str],
-    device: str | int | torch.device = "cpu",
-    *,
-    backend: Backend = "mmap",
+    filename: str | PathLike[str], device: str | int | torch.device = "cpu", *, backend: Backend = "mmap",
 ) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, in the order of their bytes.
 
@@ -258,26 +231,16 @@ def load_file(
     a CUDA device are read as `safetensors.load` reads them. Raises SafetensorError for a file that
     breaks the format, OSError if the file cannot be read.
     """
-    tensors: dict[str, torch.Tensor]
+    cuda = isinstance(device, int) or str(device).startswith("cuda")
+    if cuda and backend == "mmap":
+        backend = "auto"
     with safe_open(filename, "pt", device, backend=backend) as f:
-        if isinstance(device, int) or str(device).startswith("cuda"):
-            how: Backend = "pread" if backend == "pread" else "auto"
-            tensors = Checkpoint(filename, "pt", device, backend=how).load()
-        else:
-            tensors = f.get_tensors()
-        return tensors
-
-
-_save_folder, _save_file = make_save(_described)
+        return opened(f._checkpoint()).load() if cuda else f.get_tensors()
 
 
 def save_model(
-    model: torch.nn.Module,
-    filename: str | PathLike[str],
-    metadata: dict[str, str] | None = None,
-    force_contiguous: bool = True,
-    *,
-    durability: Durability = "full",
+    model: torch.nn.Module, filename: str | PathLike[str], metadata: dict[str, str] | None = None,
+    force_contiguous: bool = True, *, durability: Durability = "full",
 ) -> None:
     """Save a model. A tensor with several names is saved once.
 
@@ -302,18 +265,13 @@ def save_model(
         save_file(state_dict, filename, notes, durability=durability)
     except ValueError as error:
         raise ValueError(
-            f"{error} Or use save_model(..., force_contiguous=True), read the docs for potential"
-            " caveats."
+            f"{error} Or use save_model(..., force_contiguous=True), read the docs for potential caveats."
         ) from error
 
 
 def load_model(
-    model: torch.nn.Module,
-    filename: str | PathLike[str],
-    strict: bool = True,
-    device: str | int | torch.device = "cpu",
-    *,
-    backend: Backend = "mmap",
+    model: torch.nn.Module, filename: str | PathLike[str], strict: bool = True,
+    device: str | int | torch.device = "cpu", *, backend: Backend = "mmap",
 ) -> tuple[set[str], list[str]]:
     """Load a file from `save_model` into a model. Return the missing and the unexpected names.
 
@@ -348,9 +306,7 @@ def _mismatch(model: torch.nn.Module, missing: Iterable[str], unexpected: Iterab
     return text
 
 
-def _view2torch(
-    safeview: Iterable[tuple[str, dict[str, Any]]],
-) -> dict[str, torch.Tensor]:
+def _view2torch(safeview: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, torch.Tensor]:
     """Return tensors over the bytearrays that `safetensors.deserialize` returned."""
     tensors = {}
     for name, view in safeview:

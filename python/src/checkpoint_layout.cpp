@@ -48,6 +48,7 @@ nb::object files_of(const PyCheckpointLayout& self) {
   return files;
 }
 
+// The position in files_of() of the file of a tensor.
 nb::object file_of(const PyCheckpointLayout& self, nb::handle name) {
   const std::optional<std::string_view> text = to_name(name, "name");
   const std::optional<std::size_t> file = text ? self.layout.file_of(*text) : std::nullopt;
@@ -55,16 +56,14 @@ nb::object file_of(const PyCheckpointLayout& self, nb::handle name) {
   return nb::int_(*file);
 }
 
-void save_checkpoint(nb::handle specs, nb::handle folder, nb::handle layout, nb::handle new_folder,
-                     nb::handle remove_old_files, nb::handle durability, nb::handle progress) {
+void save_checkpoint(nb::object specs, nb::object folder, nb::object layout, nb::kwargs given) {
   const std::string path = to_path(folder, "folder");
   const TensorsToSave tensors(specs);
   const CheckpointLayout planned = to_layout(layout);
   const std::vector<NamedTensor> named(tensors.data().begin(), tensors.data().end());
+  const nb::object progress = given["progress"];
   Watch watch(progress);
-  CheckpointWriteOptions options{.write = to_write_options(durability),
-                                 .new_folder = nb::cast<bool>(new_folder),
-                                 .remove_old_files = nb::cast<bool>(remove_old_files)};
+  CheckpointWriteOptions options = to_checkpoint_options(given);
   options.write.progress = watch.callback();
   Status status;
   {
@@ -82,6 +81,15 @@ const CheckpointLayout& to_layout(nb::handle object) {
   return nb::cast<const PyCheckpointLayout&>(object).layout;
 }
 
+CheckpointWriteOptions to_checkpoint_options(const nb::kwargs& options) {
+  CheckpointWriteOptions made{.write = to_write_options(nb::object(options["durability"])),
+                              .new_folder = nb::cast<bool>(options["new_folder"]),
+                              .remove_old_files = nb::cast<bool>(options["remove_old_files"]),
+                              .shared = options.contains("shared") && nb::cast<bool>(options["shared"])};
+  if (made.shared) made.write.in_place_if_no_rename = false;  // several processes cannot write in place
+  return made;
+}
+
 void define_checkpoint_layout(nb::module_& module) {
   nb::class_<PyCheckpointLayout>(module, "_CheckpointLayout", "Which tensors of a model go into which file.")
       .def(
@@ -93,17 +101,13 @@ void define_checkpoint_layout(nb::module_& module) {
           },
           nb::arg("tensors").none(), nb::arg("storages"), nb::arg("max_shard_size").none(), nb::arg("stem").none(),
           nb::arg("metadata").none(), nb::arg("index_metadata").none())
-      .def("files", &files_of, "A list of (name, number of bytes), in the order of the files.")
-      .def("file_of", &file_of, nb::arg("name").none(), "The position in files() of the file of a tensor.")
+      .def("files", &files_of)
+      .def("file_of", &file_of, nb::arg("name").none())
       .def("total_size", [](const PyCheckpointLayout& self) { return self.layout.total_size(); })
       .def("index_name", [](const PyCheckpointLayout& self) { return to_str(self.layout.index_name()); })
-      .def(
-          "index_text", [](const PyCheckpointLayout& self) { return to_str(self.layout.index_text()); },
-          "The text of the index, or an empty text if there is one file.");
+      .def("index_text", [](const PyCheckpointLayout& self) { return to_str(self.layout.index_text()); });
   module.def("_save_checkpoint", &save_checkpoint, nb::arg("tensor_dict").none(), nb::arg("folder").none(),
-             nb::arg("layout").none(), nb::kw_only(), nb::arg("new_folder"), nb::arg("remove_old_files"),
-             nb::arg("durability").none(), nb::arg("progress").none(),
-             "Saves tensors in memory as the files of a layout.");
+             nb::arg("layout").none(), nb::arg("options"));
 }
 
 }  // namespace safetensors::python

@@ -113,18 +113,7 @@ constexpr FrameworkDtype kDtypes[] = {
     {Dtype::F6_E3M2, "float6_e3m2fn", "u1", TorchImport::none},
 };
 
-// Index: the number of a dtype. Value: its index in kDtypes.
-constexpr std::array<std::uint8_t, kDtypeNumbers> kByNumber = [] {
-  std::array<std::uint8_t, kDtypeNumbers> indices{};
-  for (std::size_t i = 0; i < std::size(kDtypes); ++i)
-    indices[static_cast<std::size_t>(kDtypes[i].dtype)] = static_cast<std::uint8_t>(i);
-  return indices;
-}();
-static_assert([] {
-  for (std::size_t number = 1; number < kDtypeNumbers; ++number)
-    if (static_cast<std::size_t>(kDtypes[kByNumber[number]].dtype) != number) return false;
-  return std::size(kDtypes) == kDtypeNumbers - 1;
-}());
+static_assert(std::size(kDtypes) == kDtypeNumbers - 1);
 
 nb::list dtypes() {
   nb::list list;
@@ -186,14 +175,19 @@ std::shared_ptr<Maker> make_maker(Framework framework, const Device& device) {
   }
 }
 
-std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device) {
-  std::shared_ptr<Maker> maker = make_maker(framework, device);
-  if (device.cpu()) return maker;
+nb::object make_on(const Device& device, Maker& maker, const Array& array, const std::string& prefix) {
+  if (device.cpu()) return maker.make(array);
   try {
-    (void)maker->make(Array(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned));
+    return maker.make(array);
   } catch (const nb::python_error& error) {
-    raise_refused(error, "device " + device.given + " cannot be used: ");
+    raise_refused(error, prefix);
   }
+}
+
+std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device, const std::string& prefix) {
+  std::shared_ptr<Maker> maker = make_maker(framework, device);
+  const Array nothing(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned);
+  if (!device.cpu()) (void)make_on(device, *maker, nothing, prefix);
   return maker;
 }
 
@@ -224,7 +218,9 @@ Device parse_device(nb::handle device) {
 }
 
 const FrameworkDtype& framework_dtype(Dtype dtype) noexcept {
-  return kDtypes[kByNumber[static_cast<std::size_t>(dtype)]];
+  for (const FrameworkDtype& known : kDtypes)
+    if (known.dtype == dtype) return known;
+  return kDtypes[0];  // never: the table has all dtypes that a tensor is made of
 }
 
 const FrameworkDtype& framework_dtype(std::string_view name) {
@@ -253,10 +249,9 @@ nb::handle Maker::dtype_of(Dtype dtype) {
 }
 
 void define_frameworks(nb::module_& module) {
-  module.def(
-      "_dtypes", &dtypes,
-      "(name in the format, name in frameworks, bits of an element, whether other floats can be made of it, whether\n"
-      "it can be made of other floats) of every dtype.");
+  // (name in the format, name in frameworks, bits of an element, whether it can be cast to floats, whether floats can
+  // be cast to it, whether it can be cast to integers) of every dtype.
+  module.def("_dtypes", &dtypes);
   nb::class_<Memory>(module, "_Memory", nb::type_slots(memory_slots), "The memory of arrays, which keep it alive.");
 }
 

@@ -104,8 +104,11 @@ class Maker {
 [[nodiscard]] const char* extended_name(Dtype dtype) noexcept;
 [[nodiscard]] std::shared_ptr<Maker> make_torch_maker(const Device& device);
 [[nodiscard]] std::shared_ptr<Maker> make_maker(Framework framework, const Device& device);
-// The same, and makes one empty tensor on the device. Raises SafetensorError if the framework cannot do that.
-[[nodiscard]] std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device);
+// Makes an array. If a device other than the CPU refuses it, raises SafetensorError. prefix: begins the error's text.
+[[nodiscard]] nb::object make_on(const Device& device, Maker& maker, const Array& array, const std::string& prefix);
+// make_maker(), and makes one empty tensor on the device as make_on().
+[[nodiscard]] std::shared_ptr<Maker> make_probed_maker(Framework framework, const Device& device,
+                                                       const std::string& prefix);
 
 // Returns the array, or a copy in aligned memory if the array is misaligned. alignment: in bytes.
 [[nodiscard]] Array aligned(const Array& array, std::size_t alignment);

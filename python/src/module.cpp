@@ -33,6 +33,9 @@ nb::object size_digits(nb::handle text) {
   return digits ? to_str(*digits) : nb::none();
 }
 
+// _is_pattern: whether the text holds `*`, `?` or `[`. _matching: the names that a pattern of the command matches, in
+// their order. _path_text: the str of a path; raises TypeError, which names the argument and what was expected, or
+// ValueError. _size_digits: the decimal digits of the bytes that a text such as "1.5GB" stands for, or None.
 void define_texts(nb::module_& module) {
   module.def(
       "_is_pattern",
@@ -40,18 +43,15 @@ void define_texts(nb::module_& module) {
         const std::optional<std::string_view> utf8 = to_name(text, "text");
         return utf8 && base::is_glob(*utf8);
       },
-      nb::arg("text").none(), "Whether the text holds `*`, `?` or `[`.");
-  module.def("_matching", &matching, nb::arg("pattern").none(), nb::arg("names").none(),
-             "The names that the pattern matches, in their order. Patterns are those of the command.");
+      nb::arg("text").none());
+  module.def("_matching", &matching, nb::arg("pattern").none(), nb::arg("names").none());
   module.def(
       "_path_text",
       [](nb::handle path, const std::string& argument, const std::string& expected) {
         return from_path(to_path(path, argument, expected));
       },
-      nb::arg("path").none(), nb::arg("argument"), nb::arg("expected"),
-      "The str of a path. Raises TypeError, which names the argument and what was expected, or ValueError.");
-  module.def("_size_digits", &size_digits, nb::arg("text").none(),
-             "The decimal digits of the bytes that a text such as \"1.5GB\" stands for, or None.");
+      nb::arg("path").none(), nb::arg("argument"), nb::arg("expected"));
+  module.def("_size_digits", &size_digits, nb::arg("text").none());
 }
 
 }  // namespace
@@ -65,8 +65,7 @@ NB_MODULE(_native, module) {
   module.doc() = "The extension of safetensors, in C++. Use the package safetensors.";
   // Tests turn warnings on. For users they are noise: a thread may still hold an object when the program ends.
   nb::set_leak_warnings(false);
-  module.def("_set_leak_warnings", &nb::set_leak_warnings, nb::arg("enabled"),
-             "Whether to print a warning for objects that are alive when the interpreter ends.");
+  module.def("_set_leak_warnings", &nb::set_leak_warnings, nb::arg("enabled"));
   module.attr("_version") = safetensors_version_string();
   define_errors(module);
   define_frameworks(module);

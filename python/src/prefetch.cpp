@@ -183,34 +183,10 @@ void wait_for(const std::string& prefix, Look&& look) {
   raise(prefix + error.message, &error);
 }
 
-// Makes tensors of the framework. For a device other than the CPU, the framework copies them there.
-class TensorFactory {
- public:
-  TensorFactory(std::shared_ptr<Maker> maker, const Device& device) : maker_(std::move(maker)), cpu_(device.cpu()) {}
-
-  [[nodiscard]] bool has(Dtype dtype) const { return maker_->has(dtype); }
-  [[nodiscard]] nb::object make(const Array& array, const std::string& prefix) const {
-    if (cpu_) return maker_->make(array);
-    try {
-      return maker_->make(array);
-    } catch (const nb::python_error& error) {
-      raise_refused(error, prefix);
-    }
-  }
-  // Raises SafetensorError if the device cannot be used. Call it before anything is read.
-  void probe() const {
-    if (!cpu_) (void)make(Array(Dtype::U8, Shape({0}), {}, nullptr, MemoryKind::owned), "");
-  }
-
- private:
-  std::shared_ptr<Maker> maker_;
-  bool cpu_;
-};
-
 class PrefetchLoader {
  public:
-  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, TensorFactory factory)
-      : header_(header), factory_(std::move(factory)) {
+  PrefetchLoader(const Header& header, const std::vector<Planned>& planned, std::shared_ptr<Maker> maker, Device device)
+      : header_(header), maker_(std::move(maker)), device_(std::move(device)) {
     names_.reserve(planned.size());
     for (const Planned& item : planned) {
       picks_.push_back(item.picks);
@@ -246,7 +222,8 @@ class PrefetchLoader {
 
  private:
   Header header_;  // finds names by a keyed hash, so that a file cannot choose names that collide
-  TensorFactory factory_;
+  std::shared_ptr<Maker> maker_;
+  Device device_;
   std::vector<nb::object> names_;
   std::map<const TensorInfo*, std::size_t> index_;  // indices of names_, by entry of header_
   BackgroundLoad::Owner load_;
@@ -265,7 +242,7 @@ nb::object PrefetchLoader::take(std::size_t item) {
 nb::object PrefetchLoader::make(std::size_t item, Array array, const std::string& prefix) {
   try {
     if (!picks_[item].empty()) array = pick(std::move(array), picks_[item]);
-    nb::object made = factory_.make(array, prefix);
+    nb::object made = make_on(device_, *maker_, array, prefix);
     const WithoutGil released;  // a tensor on another device is a copy, so this may free much memory
     array = Array();
     return made;
@@ -305,54 +282,39 @@ nb::object next(TensorStream& stream) {
   return nb::make_tuple(loader.names()[item], loader.make(item, std::move(array), ""));
 }
 
-struct Request {
-  std::shared_ptr<Reader> reader;
-  Device device;
-  std::vector<Planned> planned;
-  unsigned threads;
-};
-
-Request parse_request(nb::handle plan, nb::handle device, nb::handle threads,
-                      const std::function<std::shared_ptr<Reader>()>& open) {
-  if (!plan.is_none() && !PyDict_Check(plan.ptr()))
-    raise_type_error("'" + name_of_type(plan) + "' object is not an instance of 'dict'");
-  Device wanted = device.is_none() ? Device() : parse_device(device);
-  const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMaxThreads));
-  std::shared_ptr<Reader> reader = open();
-  if (device.is_none()) wanted = reader->options().device;
-  const Framework framework = reader->options().framework;
-  if (!wanted.cpu() && framework != Framework::torch && framework != Framework::paddle)
-    raise("prefetch is only compatible with framework=\"pt\"");
-  std::vector<Planned> planned = parse_prefetch_plan(plan, *reader);
-  return {std::move(reader), std::move(wanted), std::move(planned), readers};
-}
-
 }  // namespace
 
 nb::object start_prefetch(nb::handle plan, nb::handle device, nb::handle threads,
                           const std::function<std::shared_ptr<Reader>()>& open) {
-  const Request request = parse_request(plan, device, threads, open);
-  Reader& reader = *request.reader;
-  const bool same = request.device.name == reader.options().device.name;
-  TensorFactory factory(same ? reader.maker() : make_maker(reader.options().framework, request.device), request.device);
-  for (const Planned& item : request.planned) {
+  if (!plan.is_none() && !PyDict_Check(plan.ptr()))
+    raise_type_error("'" + name_of_type(plan) + "' object is not an instance of 'dict'");
+  Device wanted = device.is_none() ? Device() : parse_device(device);
+  const auto readers = static_cast<unsigned>(std::min(to_unsigned(threads), kMaxThreads));
+  const std::shared_ptr<Reader> reader = open();
+  const ReaderOptions& opened = reader->options();
+  if (device.is_none()) wanted = opened.device;
+  if (!wanted.cpu() && opened.framework != Framework::torch && opened.framework != Framework::paddle)
+    raise("prefetch is only compatible with framework=\"pt\"");
+  const std::vector<Planned> planned = parse_prefetch_plan(plan, *reader);
+  const std::shared_ptr<Maker> maker =
+      wanted.name == opened.device.name ? reader->maker() : make_probed_maker(opened.framework, wanted, "");
+  for (const Planned& item : planned) {
     const Dtype dtype = item.tensor.dtype();
     if (dtype == Dtype::UNKNOWN)
       raise("prefetch cannot hand out `" + printable(item.tensor.name()) + "`: its dtype is unknown");
-    if (!factory.has(dtype))
+    if (!maker->has(dtype))
       raise("prefetch cannot hand out dtype " + std::string(to_string(dtype)) + ": torch has no matching dtype");
   }
-  factory.probe();
   ReadPlan reads;
-  for (const Planned& item : request.planned) {
+  for (const Planned& item : planned) {
     check_signals(reads.size());
     if (Status status = reads.add(item.tensor, item.slice); !status)
       raise_read_error(status.error(), printable(item.tensor.name()) + ": ", "");
   }
-  PrefetchLoader loader(reader.header(), request.planned, std::move(factory));
+  PrefetchLoader loader(reader->header(), planned, maker, wanted);
   Result<BackgroundLoad::Owner> load = [&] {
     const WithoutGil released;
-    return BackgroundLoad::start(reads, request.threads);
+    return BackgroundLoad::start(reads, readers);
   }();
   if (!load) raise_read_error(load.error(), "", "");
   loader.begin(*std::move(load));

@@ -90,7 +90,8 @@ std::shared_ptr<Maker> Reader::maker() {
     const std::lock_guard lock(mutex_);
     if (maker_) return maker_;
   }
-  std::shared_ptr<Maker> made = make_probed_maker(options_.framework, options_.device);
+  const std::string prefix = "device " + options_.device.given + " cannot be used: ";
+  std::shared_ptr<Maker> made = make_probed_maker(options_.framework, options_.device, prefix);
   const std::lock_guard lock(mutex_);
   if (!maker_) maker_ = std::move(made);
   return maker_;

@@ -81,9 +81,10 @@ Requests make_requests(const Reader& reader, nb::handle requests) {
   return made;
 }
 
-ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache) {
+LoadOptions make_load_options(const nb::kwargs& options) {
   constexpr std::uint64_t kMaxReaders = 1024;
-  const std::uint64_t count = to_count(threads, "threads");
+  const nb::object get = options.attr("get");
+  const std::uint64_t count = to_count(get("threads"), "threads");
   if (count > kMaxReaders)
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
   constexpr std::pair<const char*, Cache> kWords[] = {{"auto", Cache::automatic},
@@ -91,9 +92,16 @@ ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::h
                                                       {"fill", Cache::fill},
                                                       {"drop", Cache::drop},
                                                       {"bypass", Cache::bypass}};
-  return {.threads = static_cast<unsigned>(count),
-          .memory_limit = to_count(memory_limit, "memory_limit"),
-          .cache = parse_word("cache", from_str(cache, "cache"), kWords)};
+  LoadOptions made{
+      .read = {.threads = static_cast<unsigned>(count), .memory_limit = to_count(get("memory_limit"), "memory_limit")},
+      .progress = get("progress")};
+  const nb::object cache = get("cache");
+  made.read.cache = parse_word("cache", from_str(cache, "cache"), kWords);
+  if (const nb::object stream = get("device_stream"); !stream.is_none()) {
+    made.to_devices = true;
+    made.read.device_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(to_unsigned(stream)));
+  }
+  return made;
 }
 
 Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle progress, Maker& maker,

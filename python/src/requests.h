@@ -35,9 +35,15 @@ struct Requests {
 // MissingTensorError for an unknown name, and SafetensorError.
 [[nodiscard]] Requests make_requests(const Reader& reader, nb::handle requests);
 
-// threads, memory_limit: 0 for automatic; cache: "auto", "keep", "fill", "drop" or "bypass".
+struct LoadOptions {
+  ReadOptions read;
+  nb::object progress;      // a callable or None
+  bool to_devices = false;  // all targets are on CUDA devices
+};
+// options: threads, memory_limit (0 for automatic); cache ("auto", "keep", "fill", "drop" or "bypass"); progress; and,
+// if all targets are on CUDA devices, device_stream, a CUstream: copies begin after the work that it already has.
 // Raises SafetensorError, TypeError.
-[[nodiscard]] ReadOptions make_read_options(nb::handle threads, nb::handle memory_limit, nb::handle cache);
+[[nodiscard]] LoadOptions make_load_options(const nb::kwargs& options);
 
 // Lets signals end a long call that runs without the GIL, and reports its progress. progress: a callable or None. It is
 // called up to 20 times per second with the number of bytes completed and the total. An exception that it raises ends
@@ -94,13 +100,10 @@ class Watch {
                                   std::span<const nb::object> targets,
                                   const std::function<void(std::size_t index, nb::handle object)>& add);
 
-// The results of the requests, in their order. device_stream: a CUstream, or None. All targets are then on CUDA
-// devices, and copies begin after the work that this stream already has.
-[[nodiscard]] nb::list load_tensors(Reader& reader, nb::handle requests, ReadOptions options, nb::handle progress,
-                                    nb::handle device_stream);
+// The results of the requests, in their order.
+[[nodiscard]] nb::list load_tensors(Reader& reader, nb::handle requests, const LoadOptions& options);
 // Returns an iterator of (index, array).
-[[nodiscard]] nb::object start_stream(Reader& reader, nb::handle requests, const ReadOptions& options,
-                                      nb::handle progress);
+[[nodiscard]] nb::object start_stream(Reader& reader, nb::handle requests, const LoadOptions& options);
 
 // Calls open(ParseOptions) without the GIL. Ctrl-C, or another signal whose handler raises an exception, ends it.
 template <class Open>

@@ -118,20 +118,13 @@ std::shared_ptr<Reader> open_checkpoint(nb::handle paths, nb::handle framework, 
   return std::make_shared<Reader>(*std::move(opened), std::move(options));
 }
 
-std::string_view name_in(const TensorInfo& tensor) {
-  return tensor.name;
-}
-std::string_view name_in(const Tensor& tensor) {
-  return tensor.name();
-}
-
-template <class List>
-nb::list names_of(const List& tensors) {
+template <class List, class Name>
+nb::list names_of(const List& tensors, Name name) {
   nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(tensors.size()))).release());
   Py_ssize_t i = 0;
   for (const auto& tensor : tensors) {
     check_signals(static_cast<std::size_t>(i));
-    if (PyList_SetItem(names.ptr(), i++, to_str(name_in(tensor)).release().ptr()) != 0) throw nb::python_error();
+    if (PyList_SetItem(names.ptr(), i++, to_str(name(tensor)).release().ptr()) != 0) throw nb::python_error();
   }
   return names;
 }
@@ -139,14 +132,14 @@ nb::list names_of(const List& tensors) {
 template <class T>
 nb::list names(const T& self) {
   const std::shared_ptr<Reader> reader = self.get();
-  return names_of(reader->list());
+  return names_of(reader->list(), [](const Tensor& tensor) { return tensor.name(); });
 }
 
 nb::list sorted_names(const SafeOpen& self) {
   const std::shared_ptr<Reader> reader = self.get();
   const Result<TensorList> tensors = reader->header().tensors_by_name();
   if (!tensors) raise_read_error(tensors.error(), "", "");
-  return names_of(*tensors);
+  return names_of(*tensors, [](const TensorInfo& tensor) -> std::string_view { return tensor.name; });
 }
 
 // That of the first file.
@@ -343,12 +336,12 @@ void define_file(nb::module_& module) {
       .def("offset_keys", &names<SafeOpen>, "The tensors' names, in the order of their bytes in the file.")
       .def(
           "get_tensors", [](const SafeOpen& self) { return self.get()->tensors(); },
-          "All tensors, in a dict in the order of their bytes.");
+          "All tensors, in a dict in the order of their bytes.")
+      .def("_checkpoint", [](const SafeOpen& self) { return std::make_unique<PyCheckpoint>(self.get()); });
   define_tensors(type);
   define_prefetching(type);
   module.def("_safe_open_handle", &open_handle, nb::arg("f").none(), nb::arg("framework").none(),
-             nb::arg("device").none() = "cpu", nb::kw_only(), nb::arg("backend").none() = "mmap",
-             "safe_open for a file object that is open for reading. You may close the object afterwards.");
+             nb::arg("device").none() = "cpu", nb::kw_only(), nb::arg("backend").none() = "mmap");
 }
 
 void define_checkpoint(nb::module_& module) {
@@ -373,36 +366,29 @@ void define_checkpoint(nb::module_& module) {
       .def("device", [](const PyCheckpoint& self) { return to_str(self.get()->options().device.name); })
       .def("backend", [](const PyCheckpoint& self) { return name_of(self.get()->options().backend); })
       .def("index_metadata",
-           [](const PyCheckpoint& self) { return to_str(self.get()->checkpoint()->index_metadata()); })
+           [](const PyCheckpoint& self) {
+             const std::shared_ptr<Reader> reader = self.get();
+             return to_str(reader->checkpoint() ? reader->checkpoint()->index_metadata() : "");
+           })
       .def("meta", &meta, nb::arg("name").none(), nb::arg("index") = nb::none())
       .def(
           "views", [](const PyCheckpoint& self, nb::object requests) { return self.get()->views(requests); },
           nb::arg("requests").none())
+      // requests: as make_requests(). None loads all tensors, into a dict.
       .def(
           "load",
-          [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache, nb::object progress, nb::object device_stream) {
-            return load_tensors(*self.get(), requests, make_read_options(threads, memory_limit, cache), progress,
-                                device_stream);
+          [](const PyCheckpoint& self, nb::object requests, nb::kwargs given) -> nb::object {
+            const LoadOptions options = make_load_options(given);
+            if (requests.is_none()) return self.get()->read_all(options.read, options.progress);
+            return load_tensors(*self.get(), requests, options);
           },
-          nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none(), nb::arg("progress").none(), nb::arg("device_stream") = nb::none())
-      .def(
-          "load_all",
-          [](const PyCheckpoint& self, nb::object threads, nb::object memory_limit, nb::object cache,
-             nb::object progress) {
-            return self.get()->read_all(make_read_options(threads, memory_limit, cache), progress);
-          },
-          nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(), nb::arg("cache").none(),
-          nb::arg("progress").none())
+          nb::arg("requests").none(), nb::arg("options"))
       .def(
           "stream",
-          [](const PyCheckpoint& self, nb::object requests, nb::object threads, nb::object memory_limit,
-             nb::object cache, nb::object progress) {
-            return start_stream(*self.get(), requests, make_read_options(threads, memory_limit, cache), progress);
+          [](const PyCheckpoint& self, nb::object requests, nb::kwargs options) {
+            return start_stream(*self.get(), requests, make_load_options(options));
           },
-          nb::arg("requests").none(), nb::kw_only(), nb::arg("threads").none(), nb::arg("memory_limit").none(),
-          nb::arg("cache").none(), nb::arg("progress").none() = nb::none());
+          nb::arg("requests").none(), nb::arg("options"));
   define_tensors(type);
 }
 
@@ -443,11 +429,10 @@ void define_reading(nb::module_& module) {
   define_file(module);
   define_stream(module);
   define_checkpoint(module);
+  // All tensors of a file in memory, in a dict in the order of their bytes. buffer: any object with the buffer
+  // protocol. copy=False: tensors whose bytes are aligned are views of the buffer, read-only in NumPy if the buffer is.
   module.def("_load", &load_buffer, nb::arg("buffer").none(), nb::arg("framework").none(), nb::kw_only(),
-             nb::arg("copy") = true,
-             "All tensors of a file in memory, in a dict in the order of their bytes.\n\n"
-             "buffer: any object with the buffer protocol. copy=False: tensors whose bytes are aligned are views\n"
-             "of the buffer, read-only in NumPy if the buffer is.");
+             nb::arg("copy") = true);
 }
 
 }  // namespace safetensors::python

@@ -16,9 +16,6 @@ namespace safetensors::python {
 // The start of the error texts of functions that save.
 inline constexpr const char* kSaving = "Error while serializing: ";
 
-// Raises TypeError: the argument is not an instance of a class.
-[[noreturn]] void raise_not(const char* argument, nb::handle object, const char* wanted);
-
 // The caller owns the bytes, and keeps them alive and unchanged while the tensor is saved.
 struct TensorSpec {
   Dtype dtype = Dtype::U8;
@@ -50,6 +47,10 @@ class TensorsToSave {
 
 // Returns the layout of a _CheckpointLayout. Raises TypeError for an object of another type.
 [[nodiscard]] const CheckpointLayout& to_layout(nb::handle object);
+
+// options: new_folder, remove_old_files, durability, progress (which is left out here), and perhaps shared: several
+// processes write. Raises SafetensorError, TypeError.
+[[nodiscard]] CheckpointWriteOptions to_checkpoint_options(const nb::kwargs& options);
 
 // metadata: a dict of str to str, or None. Raises TypeError.
 [[nodiscard]] std::optional<MetadataPairs> to_metadata(nb::handle metadata);

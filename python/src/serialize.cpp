@@ -117,24 +117,13 @@ Durability to_durability(nb::handle name) {
 }
 
 void define_serialize(nb::module_& module) {
-  module.def("serialize", &serialize, nb::arg("tensor_dict").none(), nb::arg("metadata") = nb::none(),
-             "Returns the bytes of a file that holds these tensors.\n\n"
-             "tensor_dict: names to TensorSpec. metadata: a dict of str to str, or None for no metadata. Raises\n"
-             "SafetensorError for tensors or metadata that no file can hold. The GIL is released while bytes are\n"
-             "copied.");
-  module.def(
-      "serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
-      nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
-      nb::arg("progress").none() = nb::none(),
-      "Writes a file that holds these tensors. It replaces a file that exists at filename.\n\n"
-      "Other programs see the old file or the new one, never a mix. After an error, KeyboardInterrupt\n"
-      "included, the old file is unchanged. durability: after a power cut, \"full\" guarantees the new file,\n"
-      "\"file\" guarantees the old file or the new one, \"none\" guarantees nothing. Raises SafetensorError.\n"
-      "Its attribute errno is set for an error of the system. The GIL is released. progress: a function that gets\n"
-      "the bytes written and those of the file, or None.");
-  module.def("deserialize", &deserialize, nb::arg("bytes").none(),
-             "Returns a list of (name, {\"shape\", \"dtype\", \"data\"}) in the order of their bytes.\n\n"
-             "bytes: any object with the buffer protocol. data: a new bytearray. Raises SafetensorError.");
+  // The package documents them (_functions.py). progress: a function that gets the bytes written and those of the file,
+  // or None.
+  module.def("serialize", &serialize, nb::arg("tensor_dict").none(), nb::arg("metadata") = nb::none());
+  module.def("serialize_file", &serialize_file, nb::arg("tensor_dict").none(), nb::arg("filename").none(),
+             nb::arg("metadata") = nb::none(), nb::kw_only(), nb::arg("durability").none() = "full",
+             nb::arg("progress").none() = nb::none());
+  module.def("deserialize", &deserialize, nb::arg("bytes").none());
 }
 
 }  // namespace safetensors::python

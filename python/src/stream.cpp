@@ -17,10 +17,11 @@ namespace {
 // Gives the items of a plan one by one while the next ones are read.
 class PyStream {
  public:
-  PyStream(Reader& reader, Requests requests, ReadOptions options, nb::handle progress)
-      : watch_(progress), targets_(std::move(requests.targets)), maker_(reader.maker()) {
-    options.progress = watch_.callback();
-    Result<Stream> stream = requests.plan.stream(options);
+  PyStream(Reader& reader, Requests requests, const LoadOptions& options)
+      : watch_(options.progress), targets_(std::move(requests.targets)), maker_(reader.maker()) {
+    ReadOptions read = options.read;
+    read.progress = watch_.callback();
+    Result<Stream> stream = requests.plan.stream(read);
     if (!stream) raise_read_error(stream.error(), "", "");
     stream_ = std::make_shared<Stream>(*std::move(stream));
   }
@@ -88,10 +89,10 @@ class PyStream {
 
 // Loads through a stream, for tensors that the framework copies to a device. The stream limits the bytes that wait for
 // this copy to the memory budget.
-nb::list load_streamed(Reader& reader, Requests requests, const ReadOptions& options, nb::handle progress) {
+nb::list load_streamed(Reader& reader, Requests requests, const LoadOptions& options) {
   nb::list result;
   for (std::size_t i = 0; i < requests.targets.size(); ++i) result.append(nb::none());
-  PyStream stream(reader, std::move(requests), options, progress);
+  PyStream stream(reader, std::move(requests), options);
   for (std::size_t i = 0; i < result.size(); ++i) {
     const nb::object item = stream.next();
     result[nb::cast<std::size_t>(item[0])] = item[1];
@@ -101,13 +102,9 @@ nb::list load_streamed(Reader& reader, Requests requests, const ReadOptions& opt
 
 }  // namespace
 
-nb::list load_tensors(Reader& reader, nb::handle requests, ReadOptions options, nb::handle progress,
-                      nb::handle device_stream) {
+nb::list load_tensors(Reader& reader, nb::handle requests, const LoadOptions& options) {
   Requests made = make_requests(reader, requests);
-  if (!device_stream.is_none())
-    options.device_stream = reinterpret_cast<void*>(static_cast<std::uintptr_t>(to_unsigned(device_stream)));
-  else if (!reader.options().device.cpu())
-    return load_streamed(reader, std::move(made), options, progress);
+  if (!options.to_devices && !reader.options().device.cpu()) return load_streamed(reader, std::move(made), options);
   nb::list result;
   const auto add = [&](std::size_t i, nb::handle object) {
     if (i < result.size())
@@ -115,19 +112,18 @@ nb::list load_tensors(Reader& reader, nb::handle requests, ReadOptions options, 
     else
       result.append(object);
   };
-  const Status status = make_results(made.plan, options, progress, *reader.maker(), made.targets, add);
+  const Status status = make_results(made.plan, options.read, options.progress, *reader.maker(), made.targets, add);
   if (!status) raise_read_error(status.error(), "", "");
   return result;
 }
 
-nb::object start_stream(Reader& reader, nb::handle requests, const ReadOptions& options, nb::handle progress) {
-  return nb::cast(std::make_shared<PyStream>(reader, make_requests(reader, requests), options, progress));
+nb::object start_stream(Reader& reader, nb::handle requests, const LoadOptions& options) {
+  return nb::cast(std::make_shared<PyStream>(reader, make_requests(reader, requests), options));
 }
 
 void define_stream(nb::module_& module) {
-  module.def(
-      "_default_memory_limit", [] { return plan::kDefaultStreamBudget; },
-      "The budget of a stream that gets none, in bytes.");
+  // The budget in bytes of a stream that gets none.
+  module.def("_default_memory_limit", [] { return plan::kDefaultStreamBudget; });
   nb::class_<PyStream>(
       module, "_Stream", nb::type_slots(refuse_new_slots),
       "An iterator of (index, array) over the items of a plan, in the order in which they are complete.")

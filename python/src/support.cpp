@@ -168,6 +168,11 @@ void raise_type_error(std::string_view text) {
   throw_exception(PyExc_TypeError, nb::handle(PyExc_TypeError)(to_str(text)));
 }
 
+void raise_not(const char* argument, nb::handle object, const char* wanted) {
+  raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
+                   "' object is not an instance of '" + wanted + "'");
+}
+
 void raise_refused(const nb::python_error& error, const std::string& prefix) {
   const bool kept = error.matches(PyExc_MemoryError) || error.matches(safetensor_error);
   if (kept || !error.matches(PyExc_Exception)) throw;
@@ -227,10 +232,7 @@ nb::object to_str(std::string_view utf8) {
 }
 
 std::string_view from_str(nb::handle object, const char* argument) {
-  if (!PyUnicode_Check(object.ptr())) {
-    raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
-                     "' object is not an instance of 'str'");
-  }
+  if (!PyUnicode_Check(object.ptr())) raise_not(argument, object, "str");
   Py_ssize_t size = 0;
   const char* const bytes = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
   if (bytes == nullptr) throw nb::python_error();
@@ -250,23 +252,9 @@ std::string name_of_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
-namespace {
-
-constexpr const char* kBytesHint =
-    " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)";
-
-// path: a str or bytes.
-bool has_null(nb::handle path) {
-  if (PyUnicode_Check(path.ptr())) return PyUnicode_FindChar(path.ptr(), 0, 0, PyUnicode_GetLength(path.ptr()), 1) >= 0;
-  char* data = nullptr;
-  Py_ssize_t size = 0;
-  if (PyBytes_AsStringAndSize(path.ptr(), &data, &size) != 0) throw nb::python_error();
-  return std::string_view(data, static_cast<std::size_t>(size)).find('\0') != std::string_view::npos;
-}
-
-}  // namespace
-
 std::string to_path(nb::handle object, std::string_view argument, std::string_view expected) {
+  constexpr const char* kBytesHint =
+      " (safetensors.numpy.load, safetensors.torch.load and so on take the bytes of a file)";
   const std::string start = "argument '" + std::string(argument) + "': ";
   const nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
   if (!path.is_valid()) {
@@ -276,12 +264,14 @@ std::string to_path(nb::handle object, std::string_view argument, std::string_vi
     raise_type_error(start + "expected " + std::string(expected) + ", not " + name_of_type(object) +
                      (content ? kBytesHint : ""));
   }
-  // The content of a file, given instead of its path, has null bytes.
-  if (has_null(path))
-    throw nb::value_error(
-        (start + "found a null byte, expected a path" + (PyBytes_Check(object.ptr()) ? kBytesHint : "")).c_str());
   PyObject* converted = nullptr;
-  if (PyUnicode_FSConverter(path.ptr(), &converted) == 0) throw nb::python_error();
+  if (PyUnicode_FSConverter(path.ptr(), &converted) == 0) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_UnicodeError))
+      throw nb::python_error();
+    PyErr_Clear();  // the content of a file, given instead of its path, has null bytes
+    const char* const hint = PyBytes_Check(object.ptr()) ? kBytesHint : "";
+    throw nb::value_error((start + "found a null byte, expected a path" + hint).c_str());
+  }
   const nb::object bytes = nb::steal(converted);
   char* data = nullptr;
   Py_ssize_t size = 0;
@@ -289,14 +279,10 @@ std::string to_path(nb::handle object, std::string_view argument, std::string_vi
   return {data, static_cast<std::size_t>(size)};
 }
 
-std::vector<std::string> to_paths(nb::handle paths, const char* argument) {
-  const bool one = PyUnicode_Check(paths.ptr()) || PyBytes_Check(paths.ptr()) || nb::hasattr(paths, "__fspath__");
-  if (one) return {to_path(paths, argument)};
-  if (!nb::hasattr(paths, "__iter__"))
-    raise_type_error("argument '" + std::string(argument) +
-                     "': expected str, bytes, os.PathLike or an iterable of them, not " + name_of_type(paths));
+std::vector<std::string> to_paths(nb::handle paths) {
+  if (PyUnicode_Check(paths.ptr())) return {to_path(paths)};
   std::vector<std::string> list;
-  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path, argument));
+  for (const nb::handle path : nb::iter(paths)) list.push_back(to_path(path));
   return list;
 }
 

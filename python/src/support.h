@@ -42,6 +42,8 @@ void define_errors(nb::module_& module);
 // path. May be null.
 [[noreturn]] void raise(std::string_view text, const Error* error = nullptr);
 [[noreturn]] void raise_type_error(std::string_view text);
+// Raises TypeError: the argument is not an instance of a class.
+[[noreturn]] void raise_not(const char* argument, nb::handle object, const char* wanted);
 // Raises SafetensorError(prefix + text of the error) with the error as its cause. Call it inside of the catch block for
 // an error of a framework. MemoryError, SafetensorError and errors that are not an Exception, such as
 // KeyboardInterrupt, are raised again unchanged.
@@ -77,8 +79,8 @@ void define_errors(nb::module_& module);
 // for another type, and ValueError for a null byte.
 [[nodiscard]] std::string to_path(nb::handle object, std::string_view argument = "filename",
                                   std::string_view expected = "str, bytes or os.PathLike object");
-// The paths of a set of files. paths: a path, or an iterable of paths. Raises TypeError, also for what to_path refuses.
-[[nodiscard]] std::vector<std::string> to_paths(nb::handle paths, const char* argument = "paths");
+// The paths of a set of files. paths: a str, or an iterable of paths. Raises as to_path.
+[[nodiscard]] std::vector<std::string> to_paths(nb::handle paths);
 // The str of a path, as os.fsdecode makes it.
 [[nodiscard]] nb::object from_path(std::string_view path);
 [[nodiscard]] nb::object to_tuple(ShapeView shape);

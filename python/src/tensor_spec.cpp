@@ -76,9 +76,8 @@ TensorSpec make_spec(std::string_view dtype, nb::handle shape, std::uintptr_t da
 const TensorSpec& to_spec(nb::handle object, const char* argument) {
   const bool right = nb::isinstance<TensorSpec>(object);
   if (right && nb::inst_ready(object)) return *nb::inst_ptr<TensorSpec>(object);
-  const std::string where = "argument '" + std::string(argument) + "': ";
-  if (right) raise_type_error(where + "a TensorSpec that was never initialized");
-  raise_type_error(where + "'" + name_of_type(object) + "' object is not an instance of 'TensorSpec'");
+  if (!right) raise_not(argument, object, "TensorSpec");
+  raise_type_error("argument '" + std::string(argument) + "': a TensorSpec that was never initialized");
 }
 
 void define_tensor_spec(nb::module_& module) {
@@ -106,11 +105,6 @@ void define_tensor_spec(nb::module_& module) {
       .def_prop_ro(
           "data_len", [](const TensorSpec& spec) { return spec.size; }, "In bytes.")
       .def("__repr__", &repr_of_spec);
-}
-
-void raise_not(const char* argument, nb::handle object, const char* wanted) {
-  raise_type_error("argument '" + std::string(argument) + "': '" + name_of_type(object) +
-                   "' object is not an instance of '" + wanted + "'");
 }
 
 TensorsToSave::TensorsToSave(nb::handle dict) {

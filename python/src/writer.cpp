@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -21,13 +20,12 @@ namespace {
 
 LayoutOptions to_layout_options(nb::handle data_alignment, nb::handle order) {
   const std::uint64_t alignment = to_unsigned(data_alignment);
-  const std::string_view name = from_str(order, "order");
-  if (name != "writer" && name != "given")
-    raise("order " + nb::cast<std::string>(nb::repr(order)) + ": expected \"writer\" or \"given\"");
+  constexpr std::pair<const char*, TensorOrder> kWords[] = {{"writer", TensorOrder::writer},
+                                                            {"given", TensorOrder::given}};
   if (alignment > std::numeric_limits<std::uint32_t>::max())
     raise("data_alignment " + std::to_string(alignment) + " is too large");
   return {.data_alignment = static_cast<std::uint32_t>(alignment),
-          .order = name == "given" ? TensorOrder::given : TensorOrder::writer};
+          .order = parse_word("order", from_str(order, "order"), kWords)};
 }
 
 void check(const Status& status) {
@@ -106,17 +104,12 @@ NewFile begin_files(nb::handle layout, CheckpointWriteOptions options, nb::handl
   return file;
 }
 
-NewFile begin_checkpoint(nb::handle folder, nb::handle layout, bool new_folder, bool remove_old_files, bool shared,
-                         nb::handle durability, nb::handle progress) {
+NewFile begin_checkpoint(nb::handle folder, nb::handle layout, const nb::kwargs& options, nb::handle progress) {
   const std::string target = to_path(folder, "folder");
-  CheckpointWriteOptions options{.write = to_write_options(durability),
-                                 .new_folder = new_folder,
-                                 .remove_old_files = remove_old_files,
-                                 .shared = shared};
-  if (shared) options.write.in_place_if_no_rename = false;  // several processes cannot write in place
-  return begin_files(layout, options, progress, [&](const CheckpointLayout& of, const CheckpointWriteOptions& given) {
-    return CheckpointWriter::create(target, of, given);
-  });
+  return begin_files(layout, to_checkpoint_options(options), progress,
+                     [&](const CheckpointLayout& of, const CheckpointWriteOptions& given) {
+                       return CheckpointWriter::create(target, of, given);
+                     });
 }
 
 NewFile join_checkpoint(nb::handle ticket, nb::handle layout, nb::handle progress) {
@@ -369,18 +362,14 @@ class PyWriter {
   template <class Work>
   [[nodiscard]] Status run_shared(const Work& work, bool ends) {
     if (!layout_) raise("only the files of a checkpoint can be written by several processes");
-    return run(
-        [&](auto& writer) -> Status {
-          if constexpr (std::is_same_v<std::remove_cvref_t<decltype(writer)>, CheckpointWriter>)
-            return work(writer);
-          else
-            return {};
-        },
-        ends);
+    return run_any([&](AnyWriter& writer) { return work(std::get<CheckpointWriter>(writer)); }, ends);
   }
-
   template <class Work>
   [[nodiscard]] Status run(const Work& work, bool commits = false) {
+    return run_any([&](AnyWriter& writer) { return std::visit(work, writer); }, commits);
+  }
+  template <class Work>
+  [[nodiscard]] Status run_any(const Work& work, bool commits) {
     if (ReentrancyGuard::of(key_.get()))
       raise(
           "the writer cannot be used by its progress function, or by the handler of a signal that came while it "
@@ -390,7 +379,7 @@ class PyWriter {
     {
       const Call call(*this, commits);
       const WithoutGil released;
-      status = std::visit(work, *writer);
+      status = work(*writer);
       writer.reset();  // the last reference if close() ran meanwhile: removes the file
     }
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -456,21 +445,18 @@ void define_writer(nb::module_& module) {
       .def("dtype", &PyWriter::dtype, nb::arg("name").none());
   module.def(
       "_checkpoint_writer",
-      [](nb::object folder, nb::object layout, bool new_folder, bool remove_old_files, nb::object durability,
-         nb::object progress, bool shared) {
-        return new PyWriter(
-            begin_checkpoint(folder, layout, new_folder, remove_old_files, shared, durability, progress), progress);
+      [](nb::object folder, nb::object layout, nb::kwargs options) {
+        const nb::object progress = options["progress"];
+        return new PyWriter(begin_checkpoint(folder, layout, options, progress), progress);
       },
-      nb::arg("folder").none(), nb::arg("layout").none(), nb::kw_only(), nb::arg("new_folder"),
-      nb::arg("remove_old_files"), nb::arg("durability").none(), nb::arg("progress").none(), nb::arg("shared") = false,
-      nb::rv_policy::take_ownership, "Starts to write the files of a layout. Returns a _Writer.");
+      nb::arg("folder").none(), nb::arg("layout").none(), nb::arg("options"), nb::rv_policy::take_ownership);
   module.def(
       "_join_checkpoint",
       [](nb::object ticket, nb::object layout, nb::object progress) {
         return new PyWriter(join_checkpoint(ticket, layout, progress), progress);
       },
       nb::arg("ticket").none(), nb::arg("layout").none(), nb::kw_only(), nb::arg("progress").none(),
-      nb::rv_policy::take_ownership, "Joins the work of another process by its ticket. Returns a _Writer.");
+      nb::rv_policy::take_ownership);
 }
 
 }  // namespace safetensors::python

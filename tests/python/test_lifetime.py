@@ -69,8 +69,8 @@ if "torch" in sys.argv:
     kept.append(safetensors.load(path, framework="pt"))
     kept += [stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
     specs, fetch = stt._fetched({"a": torch.ones(2)})
-    from safetensors._write.save_checkpoint import save_fetched
-    save_fetched(specs, path + ".again", None, fetch, durability="none")
+    from safetensors._write.save_checkpoint import write_file
+    write_file(specs, path + ".again", None, "none", fetch)
 ORDER
 """
 

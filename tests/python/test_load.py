@@ -236,13 +236,13 @@ def test_bars_are_closed(folder: Path, tmp_path: Path, bars: list[str], monkeypa
     nowhere, calls = tmp_path / "no" / "model", []
     calls += [(load, (folder,), {}, whole), (streamed, (folder,), {}, whole), (ended, (folder,), {}, begun)]
     calls += [(stream, (folder,), {"threads": -1}, begun), (CheckpointWriter, (nowhere, WANT), {}, saving)]
-    calls += [(CheckpointWriter, (tmp_path, WANT), options, saving) for options in ({"durability": "x"}, {"new_folder": Bad()})]
+    calls += [(CheckpointWriter, (tmp_path, WANT), {"durability": "x"}, saving), (CheckpointWriter, (tmp_path, WANT), {"new_folder": Bad()}, None)]
     calls += [(save, (WANT, path), {}, saving) for path in (nowhere, nowhere / "a.safetensors")]
     for call, arguments, options, expected in calls:
         bars.clear()
         with contextlib.suppress(SafetensorError, ZeroDivisionError):
             call(*arguments, progress=True, **options)
-        assert bars == [expected], (call, options)
+        assert bars == [expected] * (expected is not None), (call, options)
     for path in ("a.safetensors", "folder"):
         save(WANT, tmp_path / path, progress=True)
         verb, done, _, total = bars[-1].split()

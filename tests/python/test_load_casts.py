@@ -12,7 +12,7 @@ import pytest
 from conftest import framework, text_about
 
 import safetensors.numpy as stn
-from safetensors import Checkpoint, SafetensorError, load
+from safetensors import Checkpoint, SafetensorError, load, stream
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
@@ -178,9 +178,11 @@ def test_floats_that_may_be_scales_are_warned_about(tmp_path: Path) -> None:
     weight = np.zeros(4, ml_dtypes.float8_e4m3fn)
     stn.save_file({"w": weight, "w.scale": np.ones(1, np.float32), "mask": np.ones(2, bool), "u": np.ones(1, np.uint8)}, path)
     text = "dtype also casts floats that may be the scales of F8_E4M3 tensors: w.scale \\("
-    with pytest.warns(UserWarning, match=text) as seen:
-        load(path, dtype="bf16")
-    assert len(seen) == 1
+    opened = Checkpoint(path)
+    for call in (lambda: load(path, dtype="bf16"), lambda: stream(path, dtype="bf16"), lambda: opened.load(dtype="bf16"), lambda: opened.stream(dtype="bf16")):
+        with pytest.warns(UserWarning, match=text) as seen:
+            call()
+        assert [warning.filename for warning in seen] == [__file__]  # where the caller is
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load(path, dtype={"w.scale": "bf16"})

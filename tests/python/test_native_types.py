@@ -176,7 +176,7 @@ handle = safe_open.__new__(safe_open)
 refused(handle.__init__, Again(handle, path, "np"), "np")
 assert handle.keys() == ["a"]
 checkpoint = _native._Checkpoint.__new__(_native._Checkpoint)
-refused(checkpoint.__init__, Again(checkpoint, path, "np", "cpu", "auto"), "np", "cpu", "auto")
+refused(checkpoint.__init__, [Again(checkpoint, path, "np", "cpu", "auto")], "np", "cpu", "auto")
 assert checkpoint.names() == ["a"]
 before = sorted(os.listdir(sys.argv[1]))
 writer = _native._Writer.__new__(_native._Writer)

@@ -17,7 +17,7 @@ from conftest import run
 
 import safetensors.numpy as st
 from safetensors import SafetensorError, TensorSpec, safe_open
-from safetensors._write.save_checkpoint import save_fetched
+from safetensors._write.save_checkpoint import write_file
 
 
 @pytest.fixture
@@ -166,6 +166,6 @@ def test_a_folder_that_vanishes_while_a_file_is_written(tmp_path: Path) -> None:
         return spec.data_ptr, spec.data_len, array
 
     with pytest.raises(SafetensorError, match="^Error while serializing: ") as caught:
-        save_fetched({"a": spec}, folder / "t", None, fetch)
+        write_file({"a": spec}, folder / "t", None, "full", fetch)
     assert caught.value.errno == 2  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == []

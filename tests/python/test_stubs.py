@@ -24,7 +24,8 @@ def methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 def in_stub(node: ast.FunctionDef) -> tuple[list[str], list[str]]:
     """Names that may stand at their place, and names that need a keyword."""
-    return [a.arg for a in node.args.args], [a.arg for a in node.args.kwonlyargs]
+    rest = ["**" + node.args.kwarg.arg] if node.args.kwarg else []
+    return [a.arg for a in node.args.args] + rest, [a.arg for a in node.args.kwonlyargs]
 
 
 def at_run_time(function: Any) -> tuple[list[str], list[str]]:

@@ -130,7 +130,7 @@ def test_every_function_has_a_signature_and_help_and_is_found_by_pickle() -> Non
         assert pickle.loads(pickle.dumps(function)) is function, name
 
 
-# Without annotations. Those of the arrays' modules are in test_functions_that_are_made_look_like_others.
+# Without annotations. Those of the arrays' modules are in test_functions_of_frameworks_are_alike.
 SIGNATURES = {
     "serialize": "(tensor_dict, metadata=None)",
     "serialize_file": "(tensor_dict, filename, metadata=None, *, durability='full')",
@@ -176,7 +176,7 @@ def test_annotations_are_known_at_run_time() -> None:
     ("module", "tensor", "noun"),
     [("flax", "jax.Array", "arrays"), ("tensorflow", "tf.Tensor", "tensors"), ("mlx", "mx.array", "arrays")],
 )
-def test_functions_that_are_made_look_like_others(module: str, tensor: str, noun: str) -> None:
+def test_functions_of_frameworks_are_alike(module: str, tensor: str, noun: str) -> None:
     """They differ from those of safetensors.torch in their types only."""
     if not installed(FRAMEWORK_MODULES[module]):
         pytest.skip(f"{FRAMEWORK_MODULES[module]} is not installed")
@@ -312,7 +312,7 @@ WORDS = {"backend": "Backend", "durability": "Durability", "cache": "Cache", "fr
 
 def test_every_annotation_of_these_words_is_a_literal() -> None:
     seen = 0
-    for file in ("_native.pyi", "_functions.py", "_read/checkpoint.py", "_models/load_into.py", "_write/writer.py", "_frameworks/via_numpy.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
+    for file in ("_native.pyi", "_functions.py", "_read/checkpoint.py", "_models/load_into.py", "_write/writer.py", *(f"{m}.py" for m in FRAMEWORK_MODULES)):
         for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
             if isinstance(node, ast.arg) and node.arg in WORDS and node.annotation is not None:
                 found = ast.unparse(node.annotation)

@@ -109,6 +109,30 @@ def test_tensors_outlive_everything(backend: str, tmp_path: Path) -> None:
     assert reference() is None
 
 
+@BACKENDS
+@pytest.mark.parametrize("device", ["cpu", "cuda", 0])
+def test_load_file_opens_one_file_by_the_name_given(
+    device: Any, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No index, pattern or home directory, also for CUDA devices, which this machine may lack."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~").mkdir()
+    opened: list[Any] = []
+
+    def on_cpu(filename: Any, framework: Any, device: Any, **options: Any) -> Any:
+        opened.append(options["backend"])
+        file = safe_open(filename, framework, "cpu", **options)
+        Path(filename).unlink()
+        return file
+
+    monkeypatch.setattr(st, "safe_open", on_cpu)
+    for name in ("x.json", "~/q.safetensors", "*.safetensors"):
+        st.save_file({"w": torch.arange(3.0)}, name)
+        loaded = st.load_file(name, device, backend=backend)
+        assert loaded.keys() == {"w"} and loaded["w"].tolist() == [0, 1, 2]
+    assert opened == ["auto" if device != "cpu" and backend == "mmap" else backend] * 3
+
+
 def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
     path = make(
         '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',

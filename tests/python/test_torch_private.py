@@ -138,11 +138,11 @@ class Counted(int):
 
 
 def test_many_names_of_one_storage_are_not_compared_each_with_each() -> None:
-    from safetensors._arrays.sharing import _overlapping
+    from safetensors._arrays.sharing import overlapping_chains
 
     Counted.compared = 0
     spans: Any = [(Counted(7 * i % 20_000), Counted(7 * i % 20_000 + 1), str(i)) for i in range(20_000)]
-    assert len(list(_overlapping(spans))) == 20_000
+    assert len(list(overlapping_chains(spans))) == 20_000
     assert Counted.compared < 20_000 * 20
     base = torch.zeros(20_000, 2)
     tensors = {f"t{i}": row for i, row in enumerate(base.unbind())}
@@ -318,7 +318,7 @@ def test_an_error_while_copying_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_tensor_larger_than_its_storage_is_refused_not_read_past_its_end(tmp_path):
     tensor = torch.ones(1000)
     tensor.untyped_storage().resize_(4)
-    expected = "Key `a` has 4000 bytes, of which its storage of 4 bytes does not hold all."
+    expected = "Key `a` has a storage of 4 bytes, smaller than it"
     for call in (
         lambda: st.save({"a": tensor}),
         lambda: st.save_file({"a": tensor}, tmp_path / "a"),

@@ -169,7 +169,7 @@ def test_layouts_that_cannot_be(path: Path, tensors: Any, kind: Any, text: str) 
 
 def test_arguments_that_cannot_be(path: Path) -> None:
     for options, text in [
-        ({"order": "name"}, "order 'name': expected \"writer\" or \"given\""),
+        ({"order": "name"}, 'order "name" is invalid (expected one of: "writer", "given")'),
         ({"data_alignment": 3}, "power of two"),
         ({"data_alignment": 1 << 17}, "power of two"),
         ({"data_alignment": 1 << 32}, "data_alignment 4294967296 is too large"),

@@ -48,15 +48,7 @@ def name_of(dtype: Any) -> str:
 
 
 # Words for floats that programs use beside the names of frameworks. "float" is torch's and C's, 32 bits.
-_WORDS = {
-    "half": "F16",
-    "fp16": "F16",
-    "float": "F32",
-    "single": "F32",
-    "fp32": "F32",
-    "double": "F64",
-    "fp64": "F64",
-}
+_WORDS = {"half": "F16", "fp16": "F16", "float": "F32", "single": "F32", "fp32": "F32", "double": "F64", "fp64": "F64"}
 
 
 # The results of format_name for dtypes of torch. A torch.dtype is one object, compared by identity.
@@ -131,15 +123,9 @@ def cast_name(dtype: Any, framework: str, integers: bool = True) -> str:
         raise
 
 
-def float_name(dtype: Any, framework: str = "pytorch") -> str:
-    """Return the format's name of a dtype that floats can be cast to. Raises as `cast_name`."""
-    if (name := cast_name(dtype, framework, False)) not in CAST_TO:
-        raise SafetensorError(_cast_to(name, framework, False))
-    return name
-
-
-def number_name(dtype: Any, framework: str) -> str:
-    """Return the format's name of a dtype that floats or integers can be cast to. Raises as `cast_name`."""
-    if (name := cast_name(dtype, framework)) not in CAST_TO | INTEGERS:
-        raise SafetensorError(_cast_to(name, framework, True))
+def number_name(dtype: Any, framework: str, integers: bool = True) -> str:
+    """Return the format's name of a dtype that numbers can be cast to. The arguments and errors are those of `cast_name`."""
+    name = cast_name(dtype, framework, integers)
+    if name not in CAST_TO and not (integers and name in INTEGERS):
+        raise SafetensorError(_cast_to(name, framework, integers))
     return name

@@ -17,11 +17,7 @@ _TYPES: dict[str, type[Any]] = {
     if name == "bool" or hasattr(np, name)
 }
 # Dtypes of the package ml_dtypes.
-_EXTENDED = {
-    dtype: name
-    for dtype, name in FRAMEWORK_NAMES.items()
-    if dtype not in _TYPES and dtype not in PACKED
-}
+_EXTENDED = {dtype: name for dtype, name in FRAMEWORK_NAMES.items() if dtype not in _TYPES and dtype not in PACKED}
 
 
 def _getdtype(dtype_str: str) -> type[Any]:

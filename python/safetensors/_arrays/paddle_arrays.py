@@ -22,24 +22,10 @@ _AS_BITS = {
     "uint32": (np.int32, "uint32"),
     "uint64": (np.int64, "uint64"),
 }
-# The dtypes of Paddle that the format has, and their names in a TensorSpec.
-_NAMES = {
-    "bool": "bool",
-    "uint8": "uint8",
-    "int8": "int8",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float32": "float32",
-    "float64": "float64",
-    "complex64": "complex64",
-    "float8_e4m3fn": "float8_e4m3fn",
-    "float8_e5m2": "float8_e5m2",
-}
+# The dtypes of Paddle that the format has. A TensorSpec has the same names.
+_NAMES = frozenset(
+    "bool uint8 int8 int16 int32 int64 uint32 uint64 float16 bfloat16 float32 float64 complex64 float8_e4m3fn float8_e5m2".split()
+)
 
 
 def _check_version(version: str) -> None:
@@ -64,9 +50,7 @@ def _place(device: Any) -> Any:
     return device.replace("cuda", "gpu") if isinstance(device, str) else device
 
 
-def _from_numpy(
-    array: np.ndarray[Any, Any], device: Any = "cpu", dtype: str | None = None
-) -> paddle.Tensor:
+def _from_numpy(array: np.ndarray[Any, Any], device: Any = "cpu", dtype: str | None = None) -> paddle.Tensor:
     # dtype: the dtype whose bits the array holds, or None if the array has its own dtype.
     name = dtype or array.dtype.name
     if name == "uint16" or (name.startswith("float8") and name not in _AS_BITS):

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import torch
 
+from .targets import reach
+
+T = TypeVar("T", int, str)
 SHARED_DOCS = "https://huggingface.co/docs/safetensors/torch_shared_tensors"
 
 
@@ -31,10 +35,7 @@ def storage_size(tensor: torch.Tensor) -> int:
 
 def _end_ptr(tensor: torch.Tensor) -> int:
     """Return the address just past the tensor's last element, for any strides."""
-    if tensor.nelement() == 0:
-        return tensor.data_ptr()
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return tensor.data_ptr() + (reach(tensor) * tensor.element_size() if tensor.nelement() else 0)
 
 
 def _is_complete(tensor: torch.Tensor) -> bool:
@@ -44,23 +45,21 @@ def _is_complete(tensor: torch.Tensor) -> bool:
     ) and tensor.nelement() * tensor.element_size() == storage_size(tensor)
 
 
-def _overlapping(spans: list[tuple[int, int, str]]) -> Iterator[set[str]]:
-    """Yield the names of each group of overlapping spans (begin, end, name), by address."""
-    names: set[str] = set()
-    reach = 0
-    for begin, end, name in sorted(spans):
-        if names and begin >= reach:
-            yield names
-            names = set()
-        reach = max(reach, end)
-        names.add(name)
-    if names:
-        yield names
+def overlapping_chains(spans: list[tuple[int, int, T]]) -> Iterator[set[T]]:
+    """Yield the keys of each chain of overlapping spans (begin, end, key), by address."""
+    keys: set[T] = set()
+    last = 0
+    for begin, end, key in sorted(spans):
+        if keys and begin >= last:
+            yield keys
+            keys = set()
+        last = max(last, end)
+        keys.add(key)
+    if keys:
+        yield keys
 
 
-def _filter_shared_not_shared(
-    tensors: list[set[str]], state_dict: Mapping[str, torch.Tensor]
-) -> list[set[str]]:
+def _filter_shared_not_shared(tensors: list[set[str]], state_dict: Mapping[str, torch.Tensor]) -> list[set[str]]:
     """Split each set of names of one storage into sets of tensors whose bytes overlap."""
     result: list[set[str]] = []
     for names in tensors:
@@ -68,7 +67,7 @@ def _filter_shared_not_shared(
             result.append(names)
             continue
         spans = [(state_dict[n].data_ptr(), _end_ptr(state_dict[n]), n) for n in names]
-        result.extend(_overlapping(spans))
+        result.extend(overlapping_chains(spans))
     return result
 
 
@@ -106,9 +105,7 @@ def _kept(complete: set[str], preferred: set[str], discarded: set[str]) -> str:
 
 
 def _remove_duplicate_names(
-    state_dict: Mapping[str, torch.Tensor],
-    *,
-    preferred_names: Iterable[str] | None = None,
+    state_dict: Mapping[str, torch.Tensor], *, preferred_names: Iterable[str] | None = None,
     discard_names: Iterable[str] | None = None,
 ) -> dict[str, list[str]]:
     """Return each name to keep with the sorted list of its duplicates, which may be removed.

@@ -79,9 +79,7 @@ def _check_numpy(target: Any, what: str) -> None:
         )
 
 
-def _described(
-    target: Any, what: str
-) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, int, str]:
+def _described(target: Any, what: str) -> tuple[int, tuple[int, ...], tuple[int, ...] | None, int, str]:
     """Return address, shape, strides in bytes, bytes per element, and the format's dtype.
 
     The strides are None for an array in C order.
@@ -104,9 +102,7 @@ def _described(
             return address, array.shape, strides, array.itemsize, dtype
     except SafetensorError:
         raise ValueError(f"{what} has dtype {target.dtype}, which no file holds") from None
-    raise TypeError(
-        f"{what} is {type(target).__name__}: numpy arrays and torch tensors can be read into"
-    )
+    raise TypeError(f"{what} is {type(target).__name__}: numpy arrays and torch tensors can be read into")
 
 
 def _packed(shape: Sequence[int], dtype: str) -> tuple[int, ...]:

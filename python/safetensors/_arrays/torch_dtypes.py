@@ -5,9 +5,11 @@ Part of `safetensors.torch`: programs import these names from there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from .dtypes import FRAMEWORK_NAMES
+from .dtypes import FRAMEWORK_NAMES, number_name
 
 # torch lacks some dtypes of the format, and older releases of torch lack more of them.
 _TYPES: dict[str, torch.dtype] = {
@@ -18,3 +20,8 @@ _TYPES: dict[str, torch.dtype] = {
 def _getdtype(dtype_str: str) -> torch.dtype:
     """Return the torch dtype for a dtype of the format. Raises KeyError if torch lacks it."""
     return _TYPES[dtype_str]
+
+
+def float_dtype(dtype: Any) -> torch.dtype | None:
+    """Return the dtype that floats are cast to. None stands for no cast. Raises as `number_name`."""
+    return None if dtype is None else _getdtype(number_name(dtype, "pytorch", integers=False))

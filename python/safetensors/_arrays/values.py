@@ -24,8 +24,7 @@ def refuse_nested(name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         example = f"{name}.{next(iter(value), 'weight')}"
         raise TypeError(
-            f"tensors[{name!r}] is {type(value).__name__}: give a flat dict of tensors, with names such"
-            f" as {example!r}"
+            f"tensors[{name!r}] is {type(value).__name__}: give a flat dict of tensors, with names such as {example!r}"
         )
 
 
@@ -83,9 +82,7 @@ def _of_buffer(view: memoryview, name: str, dtype: str) -> Value:
         try:
             address, size, own_dtype, shape, held = _of_array(view, name)
         except (TypeError, ValueError, SafetensorError):
-            raise SafetensorError(
-                f"tensor `{name}` has dtype {dtype}, the data format {view.format!r}"
-            ) from None
+            raise SafetensorError(f"tensor `{name}` has dtype {dtype}, the data format {view.format!r}") from None
         # An array.array has one dimension only, so its shape says nothing about that of the tensor.
         return address, size, own_dtype, None if view.ndim == 1 else shape, held
     if not view.nbytes:
@@ -182,9 +179,7 @@ def _converted(data: Any, array: Any, name: str, dtype: str) -> Any:
         numpy_dtype = _getdtype(dtype)
     except KeyError as error:
         hint = "give its bytes" if dtype in PACKED else error.args[0]
-        raise SafetensorError(
-            f"tensor `{name}` has dtype {dtype}, which NumPy makes of no numbers: {hint}"
-        ) from None
+        raise SafetensorError(f"tensor `{name}` has dtype {dtype}, which NumPy makes of no numbers: {hint}") from None
     if wanted == 1:
         return _as_integers(array, numpy_dtype, name, dtype)
     return _as_floats(array, numpy_dtype, name, dtype)
@@ -207,9 +202,7 @@ def _as_floats(array: Any, numpy_dtype: Any, name: str, dtype: str) -> Any:
     try:
         numbers = array.astype(wide)
     except OverflowError:  # an integer with more than 1024 bits
-        raise SafetensorError(
-            f"tensor `{name}` has dtype {dtype}, which cannot hold all of its integers"
-        ) from None
+        raise SafetensorError(f"tensor `{name}` has dtype {dtype}, which cannot hold all of its integers") from None
     with np.errstate(all="ignore"):
         made = numbers.astype(numpy_dtype)
         lost = _lost(numbers, made.astype(wide))

@@ -32,9 +32,7 @@ def to_bytes(size: Any, argument: str) -> int:
         try:
             count: int = index(size)
         except TypeError:
-            raise TypeError(
-                f'{argument} is {size!r}: expected an int, or a text such as "1GB"'
-            ) from None
+            raise TypeError(f'{argument} is {size!r}: expected an int, or a text such as "1GB"') from None
         return count
     digits = _size_digits(size)
     if digits is None:
@@ -70,9 +68,7 @@ def to_metadata(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
 def _nothing() -> None: ...
 
 
-def reporter(
-    progress: bool | Progress | None, verb: str = "Loading"
-) -> tuple[Progress | None, Callable[[], None]]:
+def reporter(progress: bool | Progress | None, verb: str = "Loading") -> tuple[Progress | None, Callable[[], None]]:
     """Return the progress function and a function that ends it.
 
     The progress function is that of the caller, one that draws a tqdm bar, or None.

@@ -21,7 +21,7 @@ from .._base.options import Progress, ReadOptions, to_size
 from .._base.paths import to_path
 from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError
-from .._ranks.agreement import portable
+from .._ranks.agreement import raise_portable
 from .._ranks.stored import Part, Path, Stored, StoredTensor
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Cache
@@ -50,12 +50,7 @@ class StorageReader(TorchStorageReader):
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        threads: int = 0,
-        memory_limit: int | str = DEFAULT_BUDGET,
-        cache: Cache = "auto",
+        self, path: Path, *, threads: int = 0, memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto",
         progress: bool | Progress | None = False,
     ) -> None:
         to_path(path, "path")
@@ -91,16 +86,11 @@ class StorageReader(TorchStorageReader):
         try:
             self._stored = Stored.open(self._path)
         except BaseException as error:
-            sent = portable(error)
-            if sent is error:
-                raise
-            raise sent from error
+            raise_portable(error)
         described = {tensor.name: _described(tensor) for tensor in self._stored}
         return Metadata(state_dict_metadata=described, storage_meta=StorageMeta())  # type: ignore[arg-type]
 
-    def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
-    ) -> None:
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Do nothing. The files are open."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
@@ -129,10 +119,7 @@ class StorageReader(TorchStorageReader):
             with self._options.given() as options:
                 read_pieces(pieces, commit, **options)
         except BaseException as error:
-            sent = portable(error)
-            if sent is error:
-                raise
-            raise sent from error
+            raise_portable(error)
         finally:
             self._close()
         future: Future[None] = Future()
@@ -175,8 +162,7 @@ class StorageReader(TorchStorageReader):
 
 def _described(tensor: StoredTensor) -> TensorStorageMetadata:
     chunks = [
-        ChunkStorageMetadata(torch.Size(part.box.offsets), torch.Size(part.box.sizes))
-        for part in tensor.parts.values()
+        ChunkStorageMetadata(torch.Size(part.box.offsets), torch.Size(part.box.sizes)) for part in tensor.parts.values()
     ]
     # The planner of torch compares shapes only. A dtype that torch lacks is an error if it is loaded.
     properties = TensorProperties(dtype=tensor.dtype or torch.uint8)

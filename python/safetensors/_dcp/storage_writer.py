@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
@@ -22,9 +22,9 @@ from torch.futures import Future
 from .._base.options import Progress
 from .._base.paths import to_path
 from .._native import SafetensorError
-from .._ranks.agreement import RankError, describe, portable
+from .._ranks.agreement import RankError, describe, raise_portable
 from .._ranks.boxes import Box
-from .._ranks.part_writer import Invitation, PartWriter, Specs, budget_of, check_folder, spec_of
+from .._ranks.part_writer import Invitation, PartWriter, Specs, budget_of, check_folder, check_savable, spec_of
 from .._ranks.stored import Path
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Durability
@@ -49,13 +49,13 @@ class _Written(NamedTuple):
 class StorageWriter(TorchStorageWriter):
     """Writes plain checkpoints for `torch.distributed.checkpoint.save` and `async_save`.
 
-    The result is what `safetensors.torch.save_checkpoint` writes: shards and their index, or one file.
+    The result is what `safetensors.save` writes: shards and their index, or one file.
     transformers' `from_pretrained` loads it. Every rank writes its own part into the same files, so no
     rank gathers tensors.
 
     `path`: the folder. Its parent must exist. The path of the coordinator (rank 0) is used.
     `max_shard_size`, `metadata`, `index_metadata`, `new_folder`, `remove_old_files`, `durability`: as
-    in `save_checkpoint`. The values of the coordinator are used.
+    in `safetensors.save`. The values of the coordinator are used.
     `memory_limit`: maximum number of bytes that this rank copies at a time: a number, or a text
     such as "512MiB". Only tensors on a device and tensors with strides are copied.
     `progress`: a function that gets the number of bytes written and the total. On the coordinator,
@@ -72,16 +72,9 @@ class StorageWriter(TorchStorageWriter):
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-        durability: Durability = "full",
-        metadata: Mapping[str, str] | None = None,
-        index_metadata: Mapping[str, Any] | None = None,
-        new_folder: bool = False,
-        remove_old_files: bool = True,
-        memory_limit: int | str = DEFAULT_BUDGET,
+        self, path: Path, *, max_shard_size: int | str = DEFAULT_SHARD_SIZE, durability: Durability = "full",
+        metadata: Mapping[str, str] | None = None, index_metadata: Mapping[str, Any] | None = None,
+        new_folder: bool = False, remove_old_files: bool = True, memory_limit: int | str = DEFAULT_BUDGET,
         progress: bool | Progress | None = False,
     ) -> None:
         check_folder(path)
@@ -153,7 +146,7 @@ class StorageWriter(TorchStorageWriter):
             data = None if len(plans) == 1 else self._part.invitation()
         except BaseException as error:
             self.close()
-            _raise_portable(error)
+            raise_portable(error)
         return [dataclasses.replace(plan, storage_data=data) for plan in plans]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -169,7 +162,7 @@ class StorageWriter(TorchStorageWriter):
             if not creator or plan.storage_data is None:
                 self.close()  # else finish() does it: other ranks would fail to open the files
             if plan.storage_data is None:
-                _raise_portable(error)
+                raise_portable(error)
             written = _Written(None, describe(error))
         future: Future[list[WriteResult]] = Future()
         size = sum(_box_bytes(item) for item in plan.items)
@@ -190,7 +183,7 @@ class StorageWriter(TorchStorageWriter):
                 raise SafetensorError("the writer is closed: torch calls write_data first")
             self._part.commit(end.receipt for end in ends if end.receipt is not None)
         except BaseException as error:
-            _raise_portable(error)
+            raise_portable(error)
         finally:
             self.close()
 
@@ -210,19 +203,10 @@ class StorageWriter(TorchStorageWriter):
             if not isinstance(data, torch.Tensor) or tuple(data.shape) != box.sizes:
                 found = list(data.shape) if isinstance(data, torch.Tensor) else type(data).__name__
                 raise SafetensorError(
-                    f"the planner gives {found} for {item.index.fqn!r}, expected a tensor of shape"
-                    f" {list(box.sizes)}"
+                    f"the planner gives {found} for {item.index.fqn!r}, expected a tensor of shape {list(box.sizes)}"
                 )
             part.write(item.index.fqn, box.offsets, data)
         return None if creator else part.receipt()
-
-
-def _raise_portable(error: BaseException) -> NoReturn:
-    """Raise an error that torch can send to the other ranks."""
-    sent = portable(error)
-    if sent is error:
-        raise error
-    raise sent from error
 
 
 def _world_size() -> int:
@@ -243,15 +227,10 @@ def _check_usable(plan: SavePlan) -> None:
 def _check_item(item: WriteItem) -> None:
     name = item.index.fqn
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
-        raise SafetensorError(
-            f"cannot save {name!r}: it is not a tensor, and a safetensors file holds tensors only"
-        )
+        raise SafetensorError(f"cannot save {name!r}: it is not a tensor, and a safetensors file holds tensors only")
     if item.tensor_data.chunk is None:
         raise SafetensorError(f"cannot save {name!r}: the planner gives it no chunk")
-    if item.tensor_data.properties.layout != torch.strided:
-        raise SafetensorError(
-            f"cannot save {name!r}: it is sparse (make it dense with `.to_dense()`)"
-        )
+    check_savable(name, item.tensor_data.properties)
     spec_of(name, item.tensor_data.properties.dtype, item.tensor_data.size)
 
 

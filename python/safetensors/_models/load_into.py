@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
+from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES
 from .._arrays.sharing import storage_ptr
-from .._arrays.torch_dtypes import _getdtype
+from .._arrays.torch_dtypes import float_dtype
 from .._base.options import Progress, ReadOptions
 from .._base.paths import to_paths
 from .._native import SafetensorError
@@ -40,16 +40,8 @@ _CPU = torch.device("cpu")
 
 
 def load_into(
-    model: torch.nn.Module,
-    path: Paths,
-    *,
-    strict: bool = True,
-    assign: bool = False,
-    dtype: Any = None,
-    device: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "auto",
+    model: torch.nn.Module, path: Paths, *, strict: bool = True, assign: bool = False, dtype: Any = None,
+    device: Any = None, threads: int = 0, memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto",
     progress: bool | Progress | None = False,
 ) -> _IncompatibleKeys:
     """Load a checkpoint into a module, without a second copy of the model.
@@ -89,7 +81,7 @@ def load_into(
             " torch.__future__.set_swap_module_params_on_conversion(True) forbids: use load_state_dict"
         )
     files = to_paths(path, "path")
-    wanted = _float_dtype(dtype)
+    wanted = float_dtype(dtype)
     place = _device(device)
     with ReadOptions(threads, memory_limit, cache, progress).given() as options:
         with Checkpoint(files, "pt") as checkpoint:
@@ -100,12 +92,6 @@ def load_into(
             result = load.judge(strict)
             load.read(**options)
             return result
-
-
-def _float_dtype(dtype: Any) -> torch.dtype | None:
-    if dtype is None:
-        return None
-    return _getdtype(float_name(dtype))
 
 
 def _device(device: Any) -> torch.device | None:
@@ -158,26 +144,21 @@ class _Filled(Piece):
     new: torch.Tensor | None = None
 
 
+@dataclass
 class _Load:
     """One call of `load_into`. `dtype`, `device`: those that loaded tensors get, or None."""
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        checkpoint: Checkpoint,
-        assign: bool,
-        dtype: torch.dtype | None,
-        device: torch.device | None,
-    ) -> None:
-        self._model = model
-        self._checkpoint = checkpoint
-        self._assign = assign
-        self._dtype = dtype
-        self._device = device
-        self._places = dict(_places(model))
-        self._given = {"assign": True} if assign else {}
-        # Per shape in the file and dtype a tensor on the meta device: a model has few shapes and thousands of tensors.
-        self._templates: dict[Any, torch.Tensor] = {}
+    _model: torch.nn.Module
+    _checkpoint: Checkpoint
+    _assign: bool
+    _dtype: torch.dtype | None
+    _device: torch.device | None
+    # Per shape in the file and dtype a tensor on the meta device: a model has few shapes and thousands of tensors.
+    _templates: dict[Any, torch.Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._places = dict(_places(self._model))
+        self._given = {"assign": True} if self._assign else {}
 
     def judge(self, strict: bool) -> _IncompatibleKeys:
         """Let torch compare names and shapes. Returns its result, or raises its errors. The model does not change."""
@@ -346,9 +327,7 @@ def _naming_ties(model: torch.nn.Module, names: Container[str]) -> Iterator[None
 def _ties(model: torch.nn.Module, names: Container[str], missing: str) -> str:
     """Return a line per name that is missing. `missing`: a text with these names in quotes."""
     same: dict[Any, list[str]] = {}
-    tensors = chain(
-        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
-    )
+    tensors = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
     for name, tensor in tensors:
         same.setdefault(_memory(tensor), []).append(name)
     text = ""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .._arrays.dtypes import can_read_as, format_name
+from .._arrays.sharing import overlapping_chains
 from .._arrays.targets import Target, reach, to_target
 from .._base.options import Progress
 from .._native import SafetensorError
@@ -99,30 +100,15 @@ def overlapping(tensors: Sequence[torch.Tensor | None], owners: Sequence[Any]) -
     Compares ranges of addresses, so two tensors with strides may count that have no element in
     common. None is a tensor without memory.
     """
-    begins = [0] * len(tensors)
-    ends = [0] * len(tensors)
-    devices: dict[str, list[int]] = {}
+    spans: dict[str, list[tuple[int, int, int]]] = {}
     for index, tensor in enumerate(tensors):
-        span = None if tensor is None else _span(tensor)
-        if span is not None:
-            device, begins[index], ends[index] = span
-            devices.setdefault(device, []).append(index)
+        if tensor is not None and (span := _span(tensor)) is not None:
+            spans.setdefault(span[0], []).append((*span[1:], index))
     found: set[Any] = set()
-    for indices in devices.values():
-        indices.sort(key=begins.__getitem__)
-        # The two ranges with the largest ends so far, of different owners.
-        limit, last = 0, -1
-        other_limit, other = 0, -1
-        for index in indices:
-            for end, holder in ((limit, last), (other_limit, other)):
-                if begins[index] < end and owners[holder] != owners[index]:
-                    found |= {owners[holder], owners[index]}
-            if ends[index] > limit:
-                if last >= 0 and owners[last] != owners[index]:
-                    other_limit, other = limit, last
-                limit, last = ends[index], index
-            elif ends[index] > other_limit and owners[last] != owners[index]:
-                other_limit, other = ends[index], index
+    for of_device in spans.values():
+        for chain in overlapping_chains(of_device):
+            together = {owners[index] for index in chain}
+            found |= together if len(together) > 1 else set()
     return found
 
 
@@ -160,23 +146,17 @@ def read_pieces(
     SafetensorError, OSError, and the errors of `done` and of the progress function. Then some pieces have
     values, and others do not.
     """
-    _Reading(pieces, done, progress, options).run()
+    _Reading(pieces, done or (lambda _: None), progress, options, sum(piece.nbytes for piece in pieces)).run()
 
 
+@dataclass
 class _Reading:
-    def __init__(
-        self,
-        pieces: Sequence[Piece],
-        done: Callable[[int], None] | None,
-        progress: Progress | None,
-        options: dict[str, Any],
-    ) -> None:
-        self._pieces = pieces
-        self._done = done or (lambda _: None)
-        self._progress = progress
-        self._options = options
-        self._read = 0
-        self._total = sum(piece.nbytes for piece in pieces)
+    _pieces: Sequence[Piece]
+    _done: Callable[[int], None]
+    _progress: Progress | None
+    _options: dict[str, Any]
+    _total: int
+    _read: int = 0
 
     def run(self) -> None:
         for indices in self._rounds():

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch.distributed as dist
 
 from .._native import SafetensorError
 
-__all__ = ["RankError", "agree", "describe", "from_first", "gather", "is_alone", "portable"]
+__all__ = ["RankError", "agree", "describe", "from_first", "gather", "is_alone", "raise_portable"]
 
 T = TypeVar("T")
 
@@ -141,15 +141,16 @@ def gather(group: Any, value: T) -> list[T]:
     return values
 
 
-def portable(error: BaseException) -> BaseException:
-    """Return the error if other processes can unpickle it, or else a SafetensorError with its text.
+def raise_portable(error: BaseException) -> NoReturn:
+    """Raise the error if other processes can unpickle it, or else a SafetensorError with its text.
 
     torch.distributed.checkpoint sends exceptions to all ranks by pickle. If that fails on one rank,
     the others wait for it.
     """
     try:
-        if type(pickle.loads(pickle.dumps(error))) is type(error):
-            return error
+        same = type(pickle.loads(pickle.dumps(error))) is type(error)
     except Exception:
-        pass
-    return SafetensorError(describe(error))
+        same = False
+    if same:
+        raise error
+    raise SafetensorError(describe(error)) from error

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Box", "check_cover", "relative"]
+__all__ = ["Box", "check_cover"]
 
 _PRIME = 2**127 - 1
 _MAX_COMPARED = 1 << 16  # pairs of boxes
@@ -36,17 +36,9 @@ class Box(NamedTuple):
     def common(self, other: Box) -> Box | None:
         """Return the elements that both boxes hold, or None."""
         offsets = tuple(map(max, self.offsets, other.offsets))
-        ends = (
-            min(a + n, b + m) for a, n, b, m in zip(*self, *other, strict=True)
-        )
+        ends = (min(a + n, b + m) for a, n, b, m in zip(*self, *other, strict=True))
         sizes = tuple(end - offset for offset, end in zip(offsets, ends, strict=True))
         return Box(offsets, sizes) if all(size > 0 for size in sizes) else None
-
-
-def relative(box: Box, outer: Box) -> Box:
-    """Return a box with its offsets from the first index of another box."""
-    pairs = zip(box.offsets, outer.offsets, strict=True)
-    return Box(tuple(offset - origin for offset, origin in pairs), box.sizes)
 
 
 def check_cover(boxes: Sequence[Box], shape: tuple[int, ...]) -> str | None:

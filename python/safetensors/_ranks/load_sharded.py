@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import sub
 from typing import Any, overload
 
 import torch
@@ -15,7 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.modules.module import _IncompatibleKeys
 
-from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name
+from .._arrays.dtypes import CASTABLE
+from .._arrays.torch_dtypes import float_dtype
 from .._base.options import Progress, ReadOptions, _nothing, to_bytes
 from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError, _matching
@@ -23,8 +25,7 @@ from .._read.checkpoint import DEFAULT_BUDGET
 from .._read.requests import missing
 from .._types import Cache
 from .agreement import agree
-from .boxes import relative
-from .shards import Shares, shares_of
+from .shards import Shares, local_of, shares_of
 from .stored import Path, Stored, StoredTensor
 
 __all__ = ["Placements", "load_sharded"]
@@ -35,44 +36,20 @@ _Made = tuple[list[Piece], Any]  # the pieces to read, and the result
 
 @overload
 def load_sharded(
-    target: torch.nn.Module | Mapping[str, Any],
-    path: Path,
-    *,
-    strict: bool = True,
-    process_group: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "auto",
-    progress: bool | Progress | None = False,
+    target: torch.nn.Module | Mapping[str, Any], path: Path, *, strict: bool = True, process_group: Any = None, threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto", progress: bool | Progress | None = False,
 ) -> _IncompatibleKeys: ...
 @overload
 def load_sharded(
-    target: None,
-    path: Path,
-    *,
-    mesh: DeviceMesh,
-    placements: Placements,
-    dtype: Any = None,
-    process_group: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "auto",
-    progress: bool | Progress | None = False,
+    target: None, path: Path, *, mesh: DeviceMesh, placements: Placements, dtype: Any = None, process_group: Any = None, threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto", progress: bool | Progress | None = False,
 ) -> dict[str, DTensor]: ...
 
 
 def load_sharded(
-    target: torch.nn.Module | Mapping[str, Any] | None,
-    path: Path,
-    *,
-    mesh: DeviceMesh | None = None,
-    placements: Placements | None = None,
-    strict: bool = True,
-    dtype: Any = None,
-    process_group: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "auto",
+    target: torch.nn.Module | Mapping[str, Any] | None, path: Path, *, mesh: DeviceMesh | None = None,
+    placements: Placements | None = None, strict: bool = True, dtype: Any = None, process_group: Any = None,
+    threads: int = 0, memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto",
     progress: bool | Progress | None = False,
 ) -> Any:
     """Load the shards of this rank. Each rank reads only the bytes of its own shards.
@@ -170,11 +147,9 @@ def _pieces_into(stored: StoredTensor, tensor: torch.Tensor) -> Iterator[Piece]:
             f"{stored.name!r} has shape {list(tensor.shape)}, and {list(stored.shape)} in the checkpoint"
         )
     shares: Shares | None = Shares(tuple([(0, size)] for size in stored.shape))
-    local = tensor.detach()
+    local = tensor
     if isinstance(tensor, DTensor):
-        shares = shares_of(stored.shape, tensor.device_mesh, tensor.placements, stored.name)
-        with torch.no_grad():
-            local = tensor.to_local().detach()
+        shares, local = local_of(tensor, stored.shape, stored.name)
     if shares is None:
         return
     if local.is_meta:
@@ -182,12 +157,7 @@ def _pieces_into(stored: StoredTensor, tensor: torch.Tensor) -> Iterator[Piece]:
             f"{stored.name!r} is on the meta device: give it memory first, as by"
             ' model.to_empty(device="cpu")'
         )
-    if tuple(local.shape) != shares.shape:
-        raise SafetensorError(
-            f"the local part of {stored.name!r} has shape {list(local.shape)}, and its placements"
-            f" give {list(shares.shape)}"
-        )
-    yield from _pieces(stored, shares, local)
+    yield from _pieces(stored, shares, local.detach())
 
 
 def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterator[Piece]:
@@ -197,22 +167,18 @@ def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterat
             target = local
             for dim, (offset, size) in enumerate(zip(*common, strict=True)):
                 target = target.narrow(dim, place[dim] + offset - box.offsets[dim], size)
-            offsets = relative(common, part.box).offsets
+            offsets = tuple(map(sub, common.offsets, part.box.offsets))
             yield stored.piece(part, offsets, target, stored.name)
 
 
 def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
     """Return the pieces that fill new DTensors, and the DTensors."""
-    cast = None if dtype is None else getattr(torch, FRAMEWORK_NAMES[float_name(dtype)])
+    cast = float_dtype(dtype)
     chosen = _Chosen(placements, mesh, stored)
     pieces: list[Piece] = []
     made: dict[str, DTensor] = {}
     for tensor in stored:
-        own = cast if cast is not None and tensor.wire in CASTABLE else tensor.dtype
-        if own is None:
-            raise SafetensorError(
-                f"tensor {tensor.name!r} has dtype {tensor.wire}, which torch lacks"
-            )
+        own = cast if cast is not None and tensor.wire in CASTABLE else tensor.torch_dtype()
         given = chosen.of(tensor.name)
         shares = shares_of(tensor.shape, mesh, given, tensor.name)
         shape = (0,) if shares is None else shares.shape  # a rank outside of the mesh holds nothing
@@ -248,8 +214,7 @@ class _Chosen:
         each = [given] if isinstance(given, Placement) else list(given)
         if len(each) != mesh.ndim or not all(isinstance(one, Placement) for one in each):
             raise SafetensorError(
-                f"placements[{key!r}] is {given!r}, expected a placement for each of the {mesh.ndim}"
-                " mesh dimensions"
+                f"placements[{key!r}] is {given!r}, expected a placement for each of the {mesh.ndim} mesh dimensions"
             )
         return each
 

@@ -18,13 +18,13 @@ import torch
 from .. import _native
 from .._arrays.dtypes import format_name
 from .._arrays.values import to_value
-from .._base.options import Progress, reporter, to_bytes
+from .._base.options import Progress, reporter, to_size
 from .._base.paths import to_path
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET
 from .._write.save_checkpoint import CheckpointLayout, SaveOptions
 
-__all__ = ["Invitation", "PartWriter", "Specs", "budget_of", "spec_of"]
+__all__ = ["Invitation", "PartWriter", "Specs", "budget_of", "check_savable", "spec_of"]
 
 # Per tensor its dtype and shape in torch, in the order in which the layout takes the tensors.
 Specs = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -35,10 +35,16 @@ def spec_of(name: str, dtype: torch.dtype, shape: Iterable[int]) -> tuple[torch.
     try:
         format_name(dtype)
     except SafetensorError:
-        raise SafetensorError(
-            f"cannot save {name!r}: it has dtype {dtype}, which the format cannot hold"
-        ) from None
+        raise SafetensorError(f"cannot save {name!r}: it has dtype {dtype}, which the format cannot hold") from None
     return dtype, tuple(shape)
+
+
+def check_savable(name: str, tensor: Any) -> None:
+    """Raise SafetensorError for a tensor, or torch's properties of one, that has no dense values."""
+    if tensor.layout != torch.strided:
+        raise SafetensorError(f"cannot save {name!r}: it is sparse (make it dense with `.to_dense()`)")
+    if getattr(tensor, "is_meta", False):
+        raise SafetensorError(f"cannot save {name!r}: it is on the meta device, without values")
 
 
 class Invitation(NamedTuple):
@@ -49,11 +55,8 @@ class Invitation(NamedTuple):
 
 
 def budget_of(options: SaveOptions) -> int:
-    """Return the memory limit in bytes. Raises ValueError for a text that is not a size."""
-    limit = to_bytes(options.memory_limit, "memory_limit")
-    if limit < 0:
-        raise ValueError(f"memory_limit is {limit!r}: give a number of bytes")
-    return limit or DEFAULT_BUDGET
+    """Return the memory limit in bytes. Raises as `to_size`."""
+    return to_size(options.memory_limit, "memory_limit") or DEFAULT_BUDGET
 
 
 def check_folder(path: str | PathLike[str], argument: str = "path") -> str:
@@ -70,9 +73,7 @@ def check_folder(path: str | PathLike[str], argument: str = "path") -> str:
 class PartWriter:
     """Writes the part of this rank. Close it after every error."""
 
-    def __init__(
-        self, native: _native._Writer, layout: CheckpointLayout, budget: int, end: Any
-    ) -> None:
+    def __init__(self, native: _native._Writer, layout: CheckpointLayout, budget: int, end: Any) -> None:
         self._native = native
         self._layout = layout
         self._budget = budget
@@ -83,9 +84,7 @@ class PartWriter:
         self._finalizer = finalize(self, native.close)
 
     @classmethod
-    def create(
-        cls, path: str | PathLike[str], specs: Specs, options: SaveOptions, *, alone: bool
-    ) -> PartWriter:
+    def create(cls, path: str | PathLike[str], specs: Specs, options: SaveOptions, *, alone: bool) -> PartWriter:
         """Create the files of a checkpoint, as rank 0. `alone`: no other rank writes.
 
         Raises SafetensorError, OSError, TypeError, ValueError.
@@ -119,13 +118,7 @@ class PartWriter:
         """Return the texts for the other ranks."""
         return Invitation(self._native.ticket(), pickle.dumps(self._layout))
 
-    def write(
-        self,
-        name: str,
-        offsets: Sequence[int],
-        data: torch.Tensor,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def write(self, name: str, offsets: Sequence[int], data: torch.Tensor, dtype: torch.dtype | None = None) -> None:
         """Write a box of a tensor. `offsets`: its first element. `dtype`: cast the box to it.
 
         A tensor in host memory is written as it lies there. One on a device, one with strides and one
@@ -135,12 +128,7 @@ class PartWriter:
         if wait is not None:
             data = wait()
         data = data.detach()
-        if data.is_meta:
-            raise SafetensorError(f"cannot save {name!r}: it is on the meta device, without values")
-        if data.layout != torch.strided:
-            raise SafetensorError(
-                f"cannot save {name!r}: it is sparse (make it dense with `.to_dense()`)"
-            )
+        check_savable(name, data)
         if data.numel() == 0:
             return
         kept = dtype is None or dtype == data.dtype

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed.tensor import DTensor, Replicate
 
-from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES, float_name, format_name
+from .._arrays.dtypes import CASTABLE, format_name
+from .._arrays.torch_dtypes import float_dtype
 from .._base.options import Progress
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET
@@ -22,8 +23,8 @@ from .._types import Durability
 from .._write.save_checkpoint import DEFAULT_SHARD_SIZE, SaveOptions
 from .agreement import agree, from_first, gather, is_alone
 from .boxes import Box, check_cover
-from .part_writer import Invitation, PartWriter, Specs, budget_of, spec_of
-from .shards import shares_of
+from .part_writer import Invitation, PartWriter, Specs, budget_of, check_savable, spec_of
+from .shards import local_of
 from .stored import Path
 
 __all__ = ["save_sharded"]
@@ -57,19 +58,10 @@ class _Source:
 
 
 def save_sharded(
-    target: torch.nn.Module | Mapping[str, Any],
-    path: Path,
-    *,
-    max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-    dtype: Any = None,
-    metadata: Mapping[str, str] | None = None,
-    index_metadata: Mapping[str, Any] | None = None,
-    new_folder: bool = False,
-    remove_old_files: bool = True,
-    durability: Durability = "full",
-    memory_limit: int | str = DEFAULT_BUDGET,
-    progress: bool | Progress | None = False,
-    process_group: Any = None,
+    target: torch.nn.Module | Mapping[str, Any], path: Path, *, max_shard_size: int | str = DEFAULT_SHARD_SIZE,
+    dtype: Any = None, metadata: Mapping[str, str] | None = None, index_metadata: Mapping[str, Any] | None = None,
+    new_folder: bool = False, remove_old_files: bool = True, durability: Durability = "full",
+    memory_limit: int | str = DEFAULT_BUDGET, progress: bool | Progress | None = False, process_group: Any = None,
 ) -> None:
     """Save the tensors of many ranks as one checkpoint. Each rank writes only its own elements.
 
@@ -79,7 +71,7 @@ def save_sharded(
     memory (tied weights) are written once per name.
     `path`: the folder. Its parent must exist. The path of rank 0 is used.
     `dtype`: the dtype that floats are cast to. `max_shard_size`, `metadata`, `index_metadata`,
-    `new_folder`, `remove_old_files`, `durability`: as in `save_checkpoint`. The values of rank 0
+    `new_folder`, `remove_old_files`, `durability`: as in `safetensors.save`. The values of rank 0
     are used, except `dtype`, which must be the same on all ranks.
     `process_group`: the ranks that call the function, None for all. Each of them must call it.
     `memory_limit`, `progress`: as in StorageWriter.
@@ -134,9 +126,7 @@ class _Saving:
         self._part = PartWriter.create(path, specs, options, alone=self._alone)
         return _Orders(None if self._alone else self._part.invitation(), plain_writers, repeated)
 
-    def _write(
-        self, sources: dict[str, _Source], orders: _Orders, options: SaveOptions
-    ) -> str | None:
+    def _write(self, sources: dict[str, _Source], orders: _Orders, options: SaveOptions) -> str | None:
         """Write the boxes of this rank. Returns the receipt, or None on rank 0."""
         chosen = self._chosen(sources, orders)
         if self._rank != 0:
@@ -151,9 +141,7 @@ class _Saving:
             self._part.write(name, box.offsets, data, source.held.dtype)
         return None if self._rank == 0 else self._part.receipt()
 
-    def _chosen(
-        self, sources: dict[str, _Source], orders: _Orders
-    ) -> list[tuple[str, _Source, Box, tuple[int, ...]]]:
+    def _chosen(self, sources: dict[str, _Source], orders: _Orders) -> list[tuple[str, _Source, Box, tuple[int, ...]]]:
         repeated = orders.repeated.get(self._rank, set())
         return [
             (name, source, box, place)
@@ -172,7 +160,7 @@ def _sources(target: Any, dtype: Any) -> dict[str, _Source]:
     """Return the tensors of this rank. Raises SafetensorError, TypeError."""
     if not isinstance(target, (torch.nn.Module, Mapping)):
         raise TypeError(f"target is {type(target).__name__}: give a module or a dict")
-    cast = None if dtype is None else getattr(torch, FRAMEWORK_NAMES[float_name(dtype)])
+    cast = float_dtype(dtype)
     state = target.state_dict() if isinstance(target, torch.nn.Module) else target
     return {name: _source(name, tensor, cast) for name, tensor in state.items()}
 
@@ -180,48 +168,28 @@ def _sources(target: Any, dtype: Any) -> dict[str, _Source]:
 def _source(name: str, tensor: Any, cast: torch.dtype | None) -> _Source:
     if not isinstance(tensor, torch.Tensor):
         raise SafetensorError(
-            f"cannot save {name!r}: it is {type(tensor).__name__}, and a safetensors file holds"
-            " tensors only"
+            f"cannot save {name!r}: it is {type(tensor).__name__}, and a safetensors file holds tensors only"
         )
     if hasattr(tensor, "local_shards"):
-        raise SafetensorError(
-            f"cannot save {name!r}: it is a ShardedTensor (save it by StorageWriter and dcp.save)"
-        )
-    if tensor.layout != torch.strided:
-        raise SafetensorError(
-            f"cannot save {name!r}: it is sparse (make it dense with `.to_dense()`)"
-        )
-    if tensor.is_meta:
-        raise SafetensorError(f"cannot save {name!r}: it is on the meta device, without values")
+        raise SafetensorError(f"cannot save {name!r}: it is a ShardedTensor (save it by StorageWriter and dcp.save)")
+    check_savable(name, tensor)
     dtype, shape = spec_of(name, tensor.dtype, tensor.shape)
     if cast is not None and format_name(dtype) in CASTABLE:
         dtype = cast
     if not isinstance(tensor, DTensor):
         whole = Box((0,) * len(shape), shape)
         return _Source(_Held(dtype, shape, None), tensor, [(whole, whole.offsets)])
-    shares = shares_of(shape, tensor.device_mesh, tensor.placements, name)
-    with torch.no_grad():
-        local = tensor.to_local()
+    shares, local = local_of(tensor, shape, name)
     coordinate = tensor.device_mesh.get_coordinate()
     if shares is None or coordinate is None:
         return _Source(_Held(dtype, shape, []), local, [])
-    if tuple(local.shape) != shares.shape:
-        raise SafetensorError(
-            f"the local part of {name!r} has shape {list(local.shape)}, and its placements give"
-            f" {list(shares.shape)}"
-        )
-    replicas = [
-        index
-        for index, placement in zip(coordinate, tensor.placements, strict=True)
-        if isinstance(placement, Replicate)
-    ]
-    boxes = [] if any(replicas) else list(shares.boxes())
+    pairs = zip(coordinate, tensor.placements, strict=True)
+    is_copy = any(index for index, placement in pairs if isinstance(placement, Replicate))
+    boxes = [] if is_copy else list(shares.boxes())
     return _Source(_Held(dtype, shape, [box for box, _ in boxes]), local, boxes)
 
 
-def _planned(
-    given: list[dict[str, _Held]],
-) -> tuple[Specs, dict[str, int], dict[int, set[tuple[str, int]]]]:
+def _planned(given: list[dict[str, _Held]]) -> tuple[Specs, dict[str, int], dict[int, set[tuple[str, int]]]]:
     """Return the tensors, and the writers of those that do not follow from the rules of one rank.
 
     Raises SafetensorError unless all ranks describe a tensor alike, and each element has a writer.
@@ -234,9 +202,7 @@ def _planned(
         for name, held in tensors.items():
             first = first_ranks.setdefault(name, rank)
             if (found := _difference(given[first][name], held)) is not None:
-                raise SafetensorError(
-                    f"{name!r} {found[0]} on rank {first}, and {found[1]} on rank {rank}"
-                )
+                raise SafetensorError(f"{name!r} {found[0]} on rank {first}, and {found[1]} on rank {rank}")
             specs[name] = held.dtype, held.shape
             for ordinal, box in enumerate(held.boxes or ()):
                 if boxes.setdefault(name, {}).setdefault(box, rank) != rank:
@@ -248,8 +214,7 @@ def _planned(
                 plain_writers[name] = rank
         elif (fault := check_cover(list(boxes.get(name, {})), specs[name][1])) is not None:
             raise SafetensorError(
-                f"the ranks do not hold {name!r} once: {fault} (are all ranks of its mesh in the"
-                " process group?)"
+                f"the ranks do not hold {name!r} once: {fault} (are all ranks of its mesh in the process group?)"
             )
     return specs, plain_writers, repeated
 
@@ -257,10 +222,7 @@ def _planned(
 def _difference(one: _Held, other: _Held) -> tuple[str, str] | None:
     """Return how two ranks describe a tensor, if they differ."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
-        return (
-            f"has dtype {one.dtype} and shape {list(one.shape)}",
-            f"{other.dtype} and {list(other.shape)}",
-        )
+        return (f"has dtype {one.dtype} and shape {list(one.shape)}", f"{other.dtype} and {list(other.shape)}")
     if (one.boxes is None) != (other.boxes is None):
         kinds = "is a plain tensor", "a DTensor"
         return kinds if one.boxes is None else ("is a DTensor", "a plain tensor")

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .._native import SafetensorError
 from .boxes import Box
 
-__all__ = ["Shares", "shares_of"]
+__all__ = ["Shares", "local_of", "shares_of"]
 
 _Ranges = list[tuple[int, int]]  # [begin, end)
 
@@ -63,9 +64,7 @@ def _cut(ranges: _Ranges, count: int, index: int) -> _Ranges:
     return found
 
 
-def shares_of(
-    shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Any], name: str
-) -> Shares | None:
+def shares_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Any], name: str) -> Shares | None:
     """Return the indices that this rank holds, or None for a rank outside of the mesh.
 
     Raises SafetensorError for Partial, for an unknown placement, and for a dimension that the tensor
@@ -73,23 +72,18 @@ def shares_of(
     """
     coordinate = mesh.get_coordinate()
     if len(placements) != mesh.ndim:
-        raise SafetensorError(
-            f"{name!r} has {len(placements)} placements, and its mesh {mesh.ndim} dimensions"
-        )
+        raise SafetensorError(f"{name!r} has {len(placements)} placements, and its mesh {mesh.ndim} dimensions")
     ranges: list[_Ranges] = [[(0, size)] for size in shape]
     for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Replicate):
             continue
         if not isinstance(placement, (Shard, _StridedShard)):
             raise SafetensorError(
-                f"{name!r} has the placement {placement!r}, which no checkpoint holds:"
-                " expected Shard or Replicate"
+                f"{name!r} has the placement {placement!r}, which no checkpoint holds: expected Shard or Replicate"
             )
         dim = placement.dim + (len(ranges) if placement.dim < 0 else 0)
         if not 0 <= dim < len(ranges):
-            raise SafetensorError(
-                f"{name!r} has {len(ranges)} dimensions, and the placement {placement!r}"
-            )
+            raise SafetensorError(f"{name!r} has {len(ranges)} dimensions, and the placement {placement!r}")
         if coordinate is None:
             continue
         count, index = mesh.size(mesh_dim), coordinate[mesh_dim]
@@ -100,6 +94,18 @@ def shares_of(
         else:
             ranges[dim] = _cut(ranges[dim], count, index)
     return None if coordinate is None else Shares(tuple(_joined(part) for part in ranges))
+
+
+def local_of(tensor: DTensor, shape: Sequence[int], name: str) -> tuple[Shares | None, torch.Tensor]:
+    """Return the indices that this rank holds, as `shares_of`, and its local tensor, whose shape is checked."""
+    shares = shares_of(shape, tensor.device_mesh, tensor.placements, name)
+    with torch.no_grad():
+        local = tensor.to_local()
+    if shares is not None and tuple(local.shape) != shares.shape:
+        raise SafetensorError(
+            f"the local part of {name!r} has shape {list(local.shape)}, and its placements give {list(shares.shape)}"
+        )
+    return shares, local
 
 
 def _joined(ranges: _Ranges) -> _Ranges:

@@ -53,11 +53,15 @@ class StoredTensor:
     shape: tuple[int, ...] = ()
     parts: dict[tuple[int, ...], Part] = field(default_factory=dict)  # by their offsets
 
-    def piece(self, part: Part, offsets: tuple[int, ...], target: torch.Tensor, owner: Any) -> Piece:
-        """Return the piece of a part that begins at `offsets`. Raises SafetensorError for a dtype that torch lacks."""
+    def torch_dtype(self) -> torch.dtype:
+        """Return the dtype. Raises SafetensorError for one that torch lacks."""
         if self.dtype is None:
             raise SafetensorError(f"tensor {self.name!r} has dtype {self.wire}, which torch lacks")
-        size = target.numel() * self.dtype.itemsize
+        return self.dtype
+
+    def piece(self, part: Part, offsets: tuple[int, ...], target: torch.Tensor, owner: Any) -> Piece:
+        """Return the piece of a part that begins at `offsets`. Raises SafetensorError for a dtype that torch lacks."""
+        size = target.numel() * self.torch_dtype().itemsize
         first = offsets if tuple(target.shape) != part.box.sizes else None
         return Piece(part.checkpoint, self.name, self.wire, size, target.dtype, first, target, owner)
 
@@ -133,9 +137,7 @@ class Stored:
         """Raise SafetensorError unless the parts hold each element once."""
         fault = check_cover([part.box for part in tensor.parts.values()], tensor.shape)
         if fault is not None:
-            raise SafetensorError(
-                f"tensor {tensor.name!r} is not complete: {fault} (is a file of a rank missing?)"
-            )
+            raise SafetensorError(f"tensor {tensor.name!r} is not complete: {fault} (is a file of a rank missing?)")
 
 
 def _add_part(tensor: StoredTensor, part: Part) -> None:
@@ -166,16 +168,12 @@ def _saved_offsets(checkpoint: Checkpoint) -> dict[str, Any] | None:
     return found
 
 
-def _offsets(
-    offsets_of: dict[str, Any], name: str, count: int, checkpoint: Checkpoint
-) -> tuple[int, ...]:
+def _offsets(offsets_of: dict[str, Any], name: str, count: int, checkpoint: Checkpoint) -> tuple[int, ...]:
     entry = offsets_of.get(name)
     offsets = entry.get(_OFFSETS) if isinstance(entry, dict) else None
     valid = isinstance(offsets, list) and all(type(o) is int and 0 <= o < 1 << 62 for o in offsets)
     if not valid or len(offsets) != count:  # type: ignore[arg-type]
-        raise _invalid(
-            checkpoint, f"the offsets of {name!r} are {offsets!r}, expected {count} numbers"
-        )
+        raise _invalid(checkpoint, f"the offsets of {name!r} are {offsets!r}, expected {count} numbers")
     return tuple(offsets)  # type: ignore[arg-type]
 
 

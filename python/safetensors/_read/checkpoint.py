@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from glob import escape
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from .. import _native
@@ -38,11 +38,6 @@ def _pinned(text: str) -> str:
     return whole if os.path.lexists(whole) else os.path.join(escape(here), text)
 
 
-def _reopen(kind: type[Checkpoint], paths: list[str], options: tuple[Any, ...]) -> Checkpoint:
-    framework, device, backend, accept = options
-    return kind(paths, framework, device, backend=backend, accept=accept)
-
-
 class Checkpoint(Mapping[str, Tensor]):
     """A mapping of names to tensors over one or many files. A tensor is read on each access.
 
@@ -65,40 +60,21 @@ class Checkpoint(Mapping[str, Tensor]):
     """
 
     @overload
-    def __init__(
-        self: Checkpoint[types.NumPyTensor], paths: Paths, framework: types.NumPy = "np", device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.NumPyTensor], paths: Paths, framework: types.NumPy = "np", device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
-    def __init__(
-        self: Checkpoint[types.TorchTensor], paths: Paths, framework: types.Torch, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.TorchTensor], paths: Paths, framework: types.Torch, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
-    def __init__(
-        self: Checkpoint[types.TfTensor], paths: Paths, framework: types.Tf, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.TfTensor], paths: Paths, framework: types.Tf, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
-    def __init__(
-        self: Checkpoint[types.JaxTensor], paths: Paths, framework: types.Jax, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.JaxTensor], paths: Paths, framework: types.Jax, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
-    def __init__(
-        self: Checkpoint[types.MlxTensor], paths: Paths, framework: types.Mlx, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.MlxTensor], paths: Paths, framework: types.Mlx, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
-    def __init__(
-        self: Checkpoint[types.PaddleTensor], paths: Paths, framework: types.Paddle, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
+    def __init__(self: Checkpoint[types.PaddleTensor], paths: Paths, framework: types.Paddle, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     @overload
+    def __init__(self: Checkpoint[Any], paths: Paths, framework: Framework, device: Any = ..., **options: Unpack[types.Open]) -> None: ...
     def __init__(
-        self: Checkpoint[Any], paths: Paths, framework: Framework, device: Any = ..., **options: Unpack[types.Open]
-    ) -> None: ...
-    def __init__(
-        self,
-        paths: Paths,
-        framework: Framework = "np",
-        device: Any = "cpu",
-        *,
-        backend: Backend = "auto",
+        self, paths: Paths, framework: Framework = "np", device: Any = "cpu", *, backend: Backend = "auto",
         accept: Fault | Iterable[Fault] | None = (),
     ) -> None:
         given = to_paths(paths, "paths")
@@ -111,8 +87,7 @@ class Checkpoint(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         """Read one tensor. The same as `get_tensor`."""
-        tensor: Tensor = self._native.get_tensor(name)
-        return tensor
+        return self.get_tensor(name)
 
     # Identity. The methods of Mapping would read every tensor to compare it.
     __eq__ = object.__eq__
@@ -138,17 +113,13 @@ class Checkpoint(Mapping[str, Tensor]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         len(self)  # raises after close()
-        return _reopen, (type(self), self._paths, self._options)
+        framework, device, backend, accept = self._options
+        return partial(type(self), backend=backend, accept=accept), (self._paths, framework, device)
 
     def __enter__(self) -> Checkpoint[Tensor]:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -202,34 +173,18 @@ class Checkpoint(Mapping[str, Tensor]):
         return self._native.get_slice(name)
 
     def load(
-        self,
-        keys: Iterable[str] | None = None,
-        *,
-        slices: Mapping[str, Any] | None = None,
-        dtype: Any = None,
-        threads: int = 0,
-        memory_limit: int | str = 0,
-        cache: Cache = "auto",
-        out: Mapping[str, Any] | None = None,
+        self, keys: Iterable[str] | None = None, *, slices: Mapping[str, Any] | None = None, dtype: Any = None,
+        threads: int = 0, memory_limit: int | str = 0, cache: Cache = "auto", out: Mapping[str, Any] | None = None,
         progress: bool | Progress | None = False,
     ) -> dict[str, Tensor]:
         """Load many tensors at once. See `safetensors.load`."""
-        return self._load(ReadOptions(threads, memory_limit, cache, progress), keys, slices, dtype, out)
-
-    def _load(
-        self,
-        options: ReadOptions,
-        keys: Iterable[str] | None,
-        slices: Mapping[str, Any] | None,
-        dtype: Any,
-        out: Mapping[str, Any] | None,
-    ) -> dict[str, Tensor]:
         native = self._native
         backend = native.backend()
-        with options.given(backend) as given:
+        with ReadOptions(threads, memory_limit, cache, progress).given(backend) as given:
             plain = all(given is None for given in (keys, slices, dtype, out))
             if plain and backend != "mmap" and native.device() == "cpu":
-                return native.load_all(**given)
+                every: dict[str, Tensor] = native.load(None, **given)
+                return every
             names = select(native, keys)
             requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
             views: dict[str, Any] = {}
@@ -243,32 +198,15 @@ class Checkpoint(Mapping[str, Tensor]):
             return {name: views[name] if name in views else next(rest) for name in names}
 
     def stream(
-        self,
-        keys: Iterable[str] | None = None,
-        *,
-        slices: Mapping[str, Any] | None = None,
-        dtype: Any = None,
-        threads: int = 0,
-        memory_limit: int | str = DEFAULT_BUDGET,
-        cache: Cache = "auto",
-        out: Mapping[str, Any] | None = None,
-        progress: bool | Progress | None = False,
+        self, keys: Iterable[str] | None = None, *, slices: Mapping[str, Any] | None = None, dtype: Any = None,
+        threads: int = 0, memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto",
+        out: Mapping[str, Any] | None = None, progress: bool | Progress | None = False,
     ) -> CheckpointStream[Tensor]:
         """Load tensors one by one while the next ones are read. See `safetensors.stream`."""
-        return self._stream(ReadOptions(threads, memory_limit, cache, progress), keys, slices, dtype, out)
-
-    def _stream(
-        self,
-        options: ReadOptions,
-        keys: Iterable[str] | None,
-        slices: Mapping[str, Any] | None,
-        dtype: Any,
-        out: Mapping[str, Any] | None,
-    ) -> CheckpointStream[Tensor]:
         native = self._native
         names = select(native, keys)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
-        given, end_progress = options.start(native.backend())
+        given, end_progress = ReadOptions(threads, memory_limit, cache, progress).start(native.backend())
         try:
             return CheckpointStream(native.stream(requests, **given), names, end_progress)
         except BaseException:
@@ -277,3 +215,10 @@ class Checkpoint(Mapping[str, Tensor]):
 
 
 _AS_STORED = (None, None)  # the end of a request for a tensor or a slice without cast, in new memory
+
+
+def opened(native: _native._Checkpoint) -> Checkpoint[Any]:
+    """Return a checkpoint over files that are open. It cannot be copied."""
+    made: Checkpoint[Any] = Checkpoint.__new__(Checkpoint)
+    made._native, made._cuda = native, cuda.usable(native)
+    return made

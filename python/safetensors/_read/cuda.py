@@ -5,7 +5,6 @@ bench/gpu.py checks and times it on a GPU. The tests run the copies with a fake 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from .. import _native
@@ -42,14 +41,7 @@ def _allocate(dtype: str, shape: list[int], device: Any) -> Any:
         raise SafetensorError(f"Dtype not understood: {dtype}") from None
 
 
-def load(
-    native: _native._Checkpoint,
-    requests: list[Request],
-    device: Any,
-    *,
-    progress: Callable[[int, int], object] | None,
-    **options: Any,
-) -> list[Any] | None:
+def load(native: _native._Checkpoint, requests: list[Request], device: Any, **options: Any) -> list[Any] | None:
     """Return the results on the device, or None if the CUDA driver cannot be opened."""
     import torch
 
@@ -62,7 +54,8 @@ def load(
         placed.append((name, index, cast, target))
     stream = torch.cuda.current_stream(device).cuda_stream
     try:
-        return native.load(placed, progress=progress, device_stream=stream, **options)
+        loaded: list[Any] = native.load(placed, device_stream=stream, **options)
+        return loaded
     except SafetensorError as error:
         if getattr(error, "code", None) == "unsupported":
             return None

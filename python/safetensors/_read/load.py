@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from .._base.options import Progress, ReadOptions
+from .._base.options import Progress
 from .._types import Backend, Cache, Framework, Paths
 from .checkpoint import DEFAULT_BUDGET, Checkpoint
 from .stream import CheckpointStream
@@ -33,18 +33,9 @@ def load(paths: Paths, *, framework: types.Paddle, **options: Unpack[types.Optio
 @overload
 def load(paths: Paths, *, framework: Framework, **options: Unpack[types.Options]) -> dict[str, Any]: ...
 def load(
-    paths: Paths,
-    *,
-    keys: Iterable[str] | None = None,
-    slices: Mapping[str, Any] | None = None,
-    framework: Framework = "np",
-    device: Any = "cpu",
-    dtype: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = 0,
-    cache: Cache = "auto",
-    backend: Backend = "auto",
-    out: Mapping[str, Any] | None = None,
+    paths: Paths, *, keys: Iterable[str] | None = None, slices: Mapping[str, Any] | None = None,
+    framework: Framework = "np", device: Any = "cpu", dtype: Any = None, threads: int = 0, memory_limit: int | str = 0,
+    cache: Cache = "auto", backend: Backend = "auto", out: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = False,
 ) -> dict[str, Any]:
     """Load tensors of one or many files at once, into memory of their own.
@@ -78,9 +69,10 @@ def load(
     TypeError for an unsuitable argument, OSError for an error of the system. The GIL is released
     while bytes are read.
     """
-    checkpoint = Checkpoint(paths, framework, device, backend=backend)
-    options = ReadOptions(threads, memory_limit, cache, progress)
-    return checkpoint._load(options, keys, slices, dtype, out)
+    checkpoint: Checkpoint[Any] = Checkpoint(paths, framework, device, backend=backend)
+    return checkpoint.load(
+        keys, slices=slices, dtype=dtype, threads=threads, memory_limit=memory_limit, cache=cache, out=out, progress=progress
+    )
 
 
 @overload
@@ -98,19 +90,10 @@ def stream(paths: Paths, *, framework: types.Paddle, **options: Unpack[types.Opt
 @overload
 def stream(paths: Paths, *, framework: Framework, **options: Unpack[types.Options]) -> CheckpointStream[Any]: ...
 def stream(
-    paths: Paths,
-    *,
-    keys: Iterable[str] | None = None,
-    slices: Mapping[str, Any] | None = None,
-    framework: Framework = "np",
-    device: Any = "cpu",
-    dtype: Any = None,
-    threads: int = 0,
-    memory_limit: int | str = DEFAULT_BUDGET,
-    cache: Cache = "auto",
-    backend: Backend = "auto",
-    out: Mapping[str, Any] | None = None,
-    progress: bool | Progress | None = False,
+    paths: Paths, *, keys: Iterable[str] | None = None, slices: Mapping[str, Any] | None = None,
+    framework: Framework = "np", device: Any = "cpu", dtype: Any = None, threads: int = 0,
+    memory_limit: int | str = DEFAULT_BUDGET, cache: Cache = "auto", backend: Backend = "auto",
+    out: Mapping[str, Any] | None = None, progress: bool | Progress | None = False,
 ) -> CheckpointStream[Any]:
     """Return an iterator of (name, tensor) that reads ahead in the background.
 
@@ -120,6 +103,7 @@ def stream(
     the order in which they are complete. To stop early, close the iterator or leave its `with`. The
     progress function is called in the thread that takes a tensor.
     """
-    checkpoint = Checkpoint(paths, framework, device, backend=backend)
-    options = ReadOptions(threads, memory_limit, cache, progress)
-    return checkpoint._stream(options, keys, slices, dtype, out)
+    checkpoint: Checkpoint[Any] = Checkpoint(paths, framework, device, backend=backend)
+    return checkpoint.stream(
+        keys, slices=slices, dtype=dtype, threads=threads, memory_limit=memory_limit, cache=cache, out=out, progress=progress
+    )

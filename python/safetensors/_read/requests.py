@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from .. import _native
 from .._arrays.dtypes import CASTABLE, INTEGERS, SMALL, cast_name, number_name
@@ -14,15 +15,10 @@ from .._native import MissingTensorError, SafetensorError, _is_pattern, _matchin
 
 __all__ = ["Request", "make_requests", "missing", "select"]
 
+_PACKAGE = __name__.partition(".")[0]
+
 # The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
 Request = tuple[str, Any, "str | None", "Target | None"]
-
-
-class _Names(Protocol):
-    """The names of a checkpoint."""
-
-    def names(self) -> list[str]: ...
-    def __contains__(self, name: object) -> bool: ...
 
 
 def missing(text: str, name: str) -> MissingTensorError:
@@ -33,7 +29,7 @@ def missing(text: str, name: str) -> MissingTensorError:
     return error
 
 
-def select(native: _Names, keys: Iterable[str] | None) -> list[str]:
+def select(native: _native._Checkpoint, keys: Iterable[str] | None) -> list[str]:
     """Return the names that `keys` stands for: names, and patterns as in the command.
 
     None stands for all names. A key that is the name of a tensor is never a pattern. The result has
@@ -112,19 +108,23 @@ class _Casts:
         """Warn once if one dtype for all tensors also casts floats that may be the scales of others."""
         if self._small and self._floats:
             names = ", ".join(self._floats[:3]) + (", ..." if len(self._floats) > 3 else "")
-            warnings.warn(
+            text = (
                 f"dtype also casts floats that may be the scales of {self._small} tensors: {names}"
-                " (a dict of names to dtypes casts only the tensors that it names)",
-                stacklevel=5,
+                " (a dict of names to dtypes casts only the tensors that it names)"
             )
+            warnings.warn(text, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel` of the first frame outside of this package, for the function that calls this."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{_PACKAGE}."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def make_requests(
-    native: _native._Checkpoint,
-    names: list[str],
-    *,
-    slices: Mapping[str, Any] | None,
-    dtype: Any,
+    native: _native._Checkpoint, names: list[str], *, slices: Mapping[str, Any] | None, dtype: Any,
     out: Mapping[str, Any] | None,
 ) -> list[Request]:
     """Return a request per name. Raises SafetensorError, MissingTensorError, TypeError, ValueError."""

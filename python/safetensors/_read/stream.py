@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Generic
 
 from .. import _native
@@ -22,9 +21,7 @@ class CheckpointStream(Generic[Tensor]):
     tensors. A forked child must make its own stream.
     """
 
-    def __init__(
-        self, items: _native._Stream, names: list[str], end_progress: Callable[[], None]
-    ) -> None:
+    def __init__(self, items: _native._Stream, names: list[str], end_progress: Callable[[], None]) -> None:
         self._items = items
         self._names = names
         self._end_progress = end_progress
@@ -54,10 +51,5 @@ class CheckpointStream(Generic[Tensor]):
     def __enter__(self) -> CheckpointStream[Tensor]:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

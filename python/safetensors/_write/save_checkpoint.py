@@ -10,7 +10,6 @@ from typing import Any
 
 from .. import _native
 from .._arrays.targets import is_torch
-from .._arrays.values import to_value
 from .._base.options import Progress, count_text, reporter, to_bytes, to_metadata, to_size
 from .._base.paths import to_path
 from .._native import TensorSpec
@@ -18,7 +17,7 @@ from .._read.checkpoint import DEFAULT_BUDGET
 from .._types import Durability
 from .writer import TensorWriter, to_specs
 
-__all__ = ["CheckpointLayout", "CheckpointWriter", "SaveOptions", "save_fetched", "write_checkpoint"]
+__all__ = ["CheckpointLayout", "CheckpointWriter", "SaveOptions", "write_checkpoint", "write_file"]
 
 DEFAULT_SHARD_SIZE = "5GB"  # 5 * 10**9 bytes, as in huggingface_hub
 
@@ -51,10 +50,7 @@ def _storages(tensors: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def _layout_options(
-    tensors: Mapping[str, Any],
-    max_shard_size: int | str,
-    stem: str,
-    metadata: Mapping[str, str] | None,
+    tensors: Mapping[str, Any], max_shard_size: int | str, stem: str, metadata: Mapping[str, str] | None,
     index_metadata: Mapping[str, Any] | None,
 ) -> _LayoutOptions:
     """Return the arguments of a native layout. Raises SafetensorError, TypeError, ValueError, which name the argument."""
@@ -91,13 +87,9 @@ class SaveOptions:
 
     def start(self) -> tuple[dict[str, Any], Callable[[], None]]:
         """Return the arguments of a native writer, and a function that ends the progress."""
+        given = {"new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files)}
         report, end_progress = reporter(self.progress, "Saving")
-        try:
-            flags = {"new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files)}
-        except BaseException:
-            end_progress()
-            raise
-        return {**flags, "durability": self.durability, "progress": report}, end_progress
+        return {**given, "durability": self.durability, "progress": report}, end_progress
 
     def writer(
         self, folder: str, layout: _native._CheckpointLayout, shared: bool = False
@@ -127,18 +119,11 @@ class CheckpointLayout:
     """
 
     def __init__(
-        self,
-        tensors: Mapping[str, Any],
-        *,
-        max_shard_size: int | str = DEFAULT_SHARD_SIZE,
-        stem: str = "model",
-        metadata: Mapping[str, str] | None = None,
-        index_metadata: Mapping[str, Any] | None = None,
+        self, tensors: Mapping[str, Any], *, max_shard_size: int | str = DEFAULT_SHARD_SIZE, stem: str = "model",
+        metadata: Mapping[str, str] | None = None, index_metadata: Mapping[str, Any] | None = None,
     ) -> None:
         specs = to_specs(tensors)
-        self._make(
-            specs, _layout_options(tensors, max_shard_size, stem, metadata, index_metadata)
-        )
+        self._make(specs, _layout_options(tensors, max_shard_size, stem, metadata, index_metadata))
 
     def _make(self, specs: dict[str, TensorSpec], options: _LayoutOptions) -> None:
         self._specs = specs
@@ -187,11 +172,7 @@ class CheckpointLayout:
         return _remake, (type(self), tensors, self._options)
 
 
-def _remake(
-    kind: type[CheckpointLayout],
-    tensors: Mapping[str, Any],
-    options: _LayoutOptions,
-) -> CheckpointLayout:
+def _remake(kind: type[CheckpointLayout], tensors: Mapping[str, Any], options: _LayoutOptions) -> CheckpointLayout:
     """Return a layout, also from a pickle or for a copy."""
     made = kind.__new__(kind)
     made._make(to_specs(tensors), options)
@@ -218,36 +199,21 @@ class CheckpointWriter(TensorWriter):
     """
 
     def __init__(
-        self,
-        folder: str | PathLike[str],
-        tensors: CheckpointLayout | Mapping[str, Any],
-        *,
-        max_shard_size: int | str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        index_metadata: Mapping[str, Any] | None = None,
-        new_folder: bool = False,
-        remove_old_files: bool = True,
-        durability: Durability = "full",
-        progress: bool | Progress | None = None,
+        self, folder: str | PathLike[str], tensors: CheckpointLayout | Mapping[str, Any], *,
+        max_shard_size: int | str | None = None, metadata: Mapping[str, str] | None = None,
+        index_metadata: Mapping[str, Any] | None = None, new_folder: bool = False, remove_old_files: bool = True,
+        durability: Durability = "full", progress: bool | Progress | None = None,
     ) -> None:
         options = SaveOptions(
             max_shard_size, metadata, index_metadata, new_folder, remove_old_files, durability, progress
         )
         if isinstance(tensors, CheckpointLayout):
-            given = {"max_shard_size": max_shard_size, "metadata": metadata}
-            for argument, value in {**given, "index_metadata": index_metadata}.items():
-                if value is not None:
+            for argument in ("max_shard_size", "metadata", "index_metadata"):
+                if getattr(options, argument) is not None:
                     raise TypeError(f"{argument} belongs to the layout: give it to CheckpointLayout")
-            layout = tensors
-        else:
-            layout = options.layout(tensors)
-        self.layout = layout
+        self.layout = tensors if isinstance(tensors, CheckpointLayout) else options.layout(tensors)
         self._folder = to_path(folder, "folder")
-        self._native, self._end_report = options.writer(self._folder, layout._native)
-
-    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
-        """Write a whole tensor, or the rows from `start` on. As `Writer.write`."""
-        self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
+        self._native, self._end_report = options.writer(self._folder, self.layout._native)
 
     def __repr__(self) -> str:
         files = _files_text(len(self.layout._native.files()))
@@ -255,10 +221,7 @@ class CheckpointWriter(TensorWriter):
 
 
 def write_checkpoint(
-    specs: dict[str, TensorSpec],
-    tensors: Mapping[str, Any],
-    folder: str | PathLike[str],
-    options: SaveOptions,
+    specs: dict[str, TensorSpec], tensors: Mapping[str, Any], folder: str | PathLike[str], options: SaveOptions,
     fetch: Fetch | None = None,
 ) -> None:
     """Save tensors whose dtypes, shapes and bytes the specs describe.
@@ -278,18 +241,20 @@ def write_checkpoint(
         end_progress()
 
 
-def save_fetched(
-    specs: dict[str, TensorSpec],
-    filename: str | PathLike[str],
-    metadata: Mapping[str, str] | None,
-    fetch: Fetch,
-    *,
-    durability: Durability = "full",
-    progress: Progress | None = None,
+def write_file(
+    specs: dict[str, TensorSpec], filename: str | PathLike[str], metadata: Mapping[str, str] | None,
+    durability: Durability, fetch: Fetch | None = None, progress: bool | Progress | None = None,
 ) -> None:
-    """Write one file with the bytes of one tensor in memory at a time. The specs have no bytes."""
-    writer = _native._Writer(filename, specs, metadata, durability, progress=progress, replace_symlinks=True)
-    _write_fetched(writer, specs, fetch)
+    """Save tensors as one file. `fetch`: as in `write_checkpoint`."""
+    report, end_progress = reporter(progress, "Saving")
+    try:
+        if fetch is None:
+            _native.serialize_file(specs, filename, metadata, durability=durability, progress=report)
+        else:
+            writer = _native._Writer(filename, specs, metadata, durability, progress=report, replace_symlinks=True)
+            _write_fetched(writer, specs, fetch)
+    finally:
+        end_progress()
 
 
 def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) -> None:

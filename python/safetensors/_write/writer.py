@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _native
@@ -60,11 +59,31 @@ def _to_spec(name: str, described: Any) -> TensorSpec:
 
 
 class TensorWriter:
-    """The calls of `Writer` that `CheckpointWriter` has, too."""
+    """The calls of `Writer` and `CheckpointWriter`."""
 
     _native: _native._Writer
     _state = ""  # "committed" or "closed"
     _end_report: Callable[[], None] = staticmethod(_nothing)
+
+    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
+        """Write a whole tensor, or the rows from `start` on (along the first dimension).
+
+        `data` is one of these:
+
+        - An array of NumPy, torch or another framework. It has the tensor's dtype and shape.
+        - A buffer of bytes (format B, b or c: bytes, bytearray, mmap). It holds the tensor's bytes,
+          little-endian and in C order.
+        - Any other buffer. It has the tensor's dtype. With one dimension it has the tensor's number
+          of elements, otherwise the tensor's shape.
+        - Numbers: scalars of Python or NumPy, alone or in nested lists. They are converted to the
+          tensor's dtype. Floats are rounded. Errors are integers that do not fit, infinities that
+          the dtype lacks, floats for an integer tensor and numbers for a bool tensor.
+
+        Data that is not contiguous is copied first. Do not change the data during the call: the GIL
+        is released. Raises TypeError for an object without numbers, SafetensorError for data that
+        does not fit.
+        """
+        self._native.write(name, start, to_value(data, name, self._native.dtype(name)))
 
     def copy(self, name: str, source: Checkpoint, source_name: str | None = None) -> None:
         """Copy a whole tensor of any size from a checkpoint, with a few MiB of memory.
@@ -94,14 +113,9 @@ class TensorWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         try:
-            if exc_type is None and not self._state:
+            if kind is None and not self._state:
                 self.commit()
         finally:
             self.close()
@@ -128,14 +142,8 @@ class Writer(TensorWriter):
     """
 
     def __init__(
-        self,
-        path: str | PathLike[str],
-        tensors: Mapping[str, Any],
-        metadata: Mapping[str, str] | None = None,
-        *,
-        durability: Durability = "full",
-        data_alignment: int = 8,
-        order: TensorOrder = "writer",
+        self, path: str | PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *,
+        durability: Durability = "full", data_alignment: int = 8, order: TensorOrder = "writer",
     ) -> None:
         specs = to_specs(tensors)
         given = to_metadata(metadata)
@@ -145,24 +153,3 @@ class Writer(TensorWriter):
     def __repr__(self) -> str:
         state = f", {self._state}" if self._state else ""
         return f"Writer({self._path!r}, {count_text(len(self._native))}{state})"
-
-    def write(self, name: str, data: Any, *, start: int | None = None) -> None:
-        """Write a whole tensor, or the rows from `start` on (along the first dimension).
-
-        `data` is one of these:
-
-        - An array of NumPy, torch or another framework. It has the tensor's dtype and shape.
-        - A buffer of bytes (format B, b or c: bytes, bytearray, mmap). It holds the tensor's bytes,
-          little-endian and in C order.
-        - Any other buffer. It has the tensor's dtype. With one dimension it has the tensor's number
-          of elements, otherwise the tensor's shape.
-        - Numbers: scalars of Python or NumPy, alone or in nested lists. They are converted to the
-          tensor's dtype. Floats are rounded. Errors are integers that do not fit, infinities that
-          the dtype lacks, floats for an integer tensor and numbers for a bool tensor.
-
-        Data that is not contiguous is copied first. Do not change the data during the call: the GIL
-        is released. Raises TypeError for an object without numbers, SafetensorError for data that
-        does not fit.
-        """
-        value = to_value(data, name, self._native.dtype(name))
-        self._native.write(name, start, value)

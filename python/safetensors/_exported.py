@@ -8,8 +8,8 @@ import sys
 from collections import defaultdict
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
-from .._functions import deserialize, serialize, serialize_file
-from .._native import TensorSpec, safe_open
+from ._functions import deserialize, serialize, serialize_file
+from ._native import TensorSpec, safe_open
 
 __all__ = [
     "Any", "Dict", "List", "Optional", "Set", "TensorSpec", "Tuple", "Union", "defaultdict",

@@ -1,1 +1,0 @@
-"""Makes the functions that the modules of the frameworks have in common."""
