@@ -22,6 +22,14 @@ std::string_view unknown_letter(std::string_view argument, std::size_t begin) {
   return argument.substr(begin, end - begin);
 }
 
+// "a, b and c". last: the word before the last one. before: comes before each.
+std::string enumerated(const std::vector<std::string_view>& names, std::string_view last, std::string_view before) {
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    list += formatted("{}{}{}", i == 0 ? "" : i + 1 < names.size() ? ", " : last, before, names[i]);
+  return list;
+}
+
 }  // namespace
 
 Arguments::Arguments(const Command& command, std::span<const std::string> words) : command_(command) {
@@ -70,17 +78,12 @@ void Arguments::check_apart() const {
   const auto any = [&](const std::vector<std::string_view>& names) {
     return std::ranges::any_of(names, [&](std::string_view name) { return has(name); });
   };
-  const auto text = [](const std::vector<std::string_view>& names) {
-    std::string list;
-    for (std::size_t i = 0; i < names.size(); ++i)
-      list += formatted("{}--{}", i == 0 ? "" : i + 1 < names.size() ? ", " : " and ", names[i]);
-    return list;
-  };
   for (const Apart& apart : command_.apart) {
     const auto names = split(apart.options, '|');
     const auto others = split(apart.others, '|');
     if (any(names) && any(others))
-      throw UsageError(formatted("{} {} not go with {}", text(names), names.size() == 1 ? "does" : "do", text(others)));
+      throw UsageError(formatted("{} {} not go with {}", enumerated(names, " and ", "--"),
+                                 names.size() == 1 ? "does" : "do", enumerated(others, " and ", "--")));
   }
 }
 
@@ -147,12 +150,8 @@ std::string Arguments::unknown(std::string_view argument, std::size_t letter) co
 std::string not_a_choice(std::string_view what, std::string_view choices, std::string_view text) {
   file::DidYouMean similar(text);
   const auto list = split(choices, '|');
-  std::string error = formatted("{} is ", what);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    (void)similar.offer(list[i]);
-    (error += i == 0 ? "" : i + 1 < list.size() ? ", " : " or ") += list[i];
-  }
-  error += formatted(", not {}", printable(text));
+  for (const std::string_view choice : list) (void)similar.offer(choice);
+  const std::string error = formatted("{} is {}, not {}", what, enumerated(list, " or ", ""), printable(text));
   return similar.best().empty() ? error : error + formatted(" (did you mean {}?)", similar.best());
 }
 

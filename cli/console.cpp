@@ -133,11 +133,9 @@ Error system_fault(Errc code, const std::string& what, int error_number, std::st
 
 std::string describe(const Error& error) {
   const int rule = format_rule(error.code);
-  const bool has_offset = error.offset != Error::kNoOffset;
-  if (rule != 0 && has_offset) return formatted("{} (byte {}, rule {})", error.message, error.offset, rule);
-  if (rule != 0) return formatted("{} (rule {})", error.message, rule);
-  if (has_offset) return formatted("{} (byte {})", error.message, error.offset);
-  return error.message;
+  std::string where = error.offset == Error::kNoOffset ? "" : formatted("byte {}", error.offset);
+  if (rule != 0) where += formatted("{}rule {}", where.empty() ? "" : ", ", rule);
+  return where.empty() ? error.message : formatted("{} ({})", error.message, where);
 }
 
 }  // namespace safetensors::cli

@@ -10,6 +10,7 @@
 #include "json_output.h"
 #include "sha256.h"
 #include "text/text.h"
+#include "values/numbers.h"
 #include "values/stats.h"
 #include "verify_cache.h"
 
@@ -229,7 +230,10 @@ std::string values_text(const TensorStats& found, const Arguments& given) {
 Exit verify_values(const std::string& path, const File& file, const Report& report) {
   Json* const json = report.json;
   const Interrupt interrupt;
-  const auto select = [](const TensorInfo& tensor) { return tensor.dtype != Dtype::UNKNOWN; };  // has no numbers
+  // Integers and floats of 4 and 6 bits have neither NaN nor infinities.
+  const auto select = [](const TensorInfo& tensor) {
+    return tensor.dtype != Dtype::UNKNOWN && bits(tensor.dtype) >= 8 && !is_integer(tensor.dtype);
+  };
   Result<std::vector<TensorStats>> found = stats(file.tensors(), false, report.console, select);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) {

@@ -17,7 +17,6 @@
 #include "values/stats.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 namespace safetensors::cli {
@@ -28,11 +27,6 @@ std::string json_quoted(std::string_view text) {
   std::string string = "\"";
   for (const char c : json_escaped(text)) c == '<' ? string += "\\u003c" : string += c;
   return string + '"';
-}
-
-// A number, or the string "inf" for a number that is not finite.
-std::string number(double value) {
-  return std::isfinite(value) ? formatted("{}", value) : "\"inf\"";
 }
 
 // [ITEM,ITEM]. before: comes before each item.
@@ -73,7 +67,7 @@ std::string metadata_text(const Input& input) {
 }
 
 std::string stats_text(const TensorStats& found) {
-  const auto value = [&](double known) { return found.finite == 0 ? "null" : number(known); };
+  const auto value = [&](double known) { return found.finite == 0 ? "null" : formatted("{}", known); };
   const auto bin_text = [](const auto& bin) {
     return formatted("[{},{},{}]", bin.first, bin.second.negative, bin.second.positive);
   };

@@ -38,44 +38,23 @@ constexpr auto kStatsTable = joined(
 
 constexpr Apart kStatsApart[] = {{"top", "json"}};
 
-struct StatsRequest {
-  std::vector<std::string> paths;
-  Selection names;
-  std::string sort = "name";
-  std::optional<std::uint64_t> top;
-  bool histogram = false;
-  bool json = false;
-};
-
-// The key of an order in which the largest comes first. Null for name and offset.
-std::function<double(const TensorStats&)> sort_key(std::string_view sort) {
-  if (sort == "absmax") return [](const TensorStats& found) { return found.abs_max(); };
-  if (sort == "std") return [](const TensorStats& found) { return found.deviation(); };
-  if (sort == "zeros") return [](const TensorStats& found) { return static_cast<double>(found.zeros); };
-  if (sort == "nan") return [](const TensorStats& found) { return static_cast<double>(found.count() - found.finite); };
-  return nullptr;
-}
-
 void sort_stats(std::vector<TensorStats>& found, std::string_view sort) {
   if (sort == "offset") return;
   std::ranges::stable_sort(
       found, [](const TensorStats& a, const TensorStats& b) { return natural_less(a.tensor.name(), b.tensor.name()); });
-  const auto key = sort_key(sort);
-  if (key) std::ranges::stable_sort(found, std::greater<>(), key);
+  const auto by = [&](auto key) { std::ranges::stable_sort(found, std::greater<>(), key); };  // the largest first
+  if (sort == "absmax") by(&TensorStats::abs_max);
+  if (sort == "std") by(&TensorStats::deviation);
+  if (sort == "zeros") by(&TensorStats::zeros);
+  if (sort == "nan") by([](const TensorStats& one) { return one.count() - one.finite; });
 }
 
 void print_stats_histogram(Console& console, const TensorStats& found) {
   constexpr std::uint64_t kBar = 30;
-  using Align = Table::Align;
-  using Narrow = Table::Narrow;
   if (found.histogram.empty()) return;
   std::uint64_t most = 0;
   for (const auto& [exponent, bin] : found.histogram) most = std::max(most, bin.negative + bin.positive);
-  Table table({{"|X| FROM", Align::right},
-               {"NEGATIVE", Align::right, Narrow::hide},
-               {"POSITIVE", Align::right, Narrow::hide},
-               {"SHARE", Align::right},
-               {""}},
+  Table table({{"|X| FROM", kRight}, {"NEGATIVE", kRight, kHide}, {"POSITIVE", kRight, kHide}, {"SHARE", kRight}, {""}},
               "  ");
   for (auto line = found.histogram.rbegin(); line != found.histogram.rend(); ++line) {
     const auto& [exponent, bin] = *line;
@@ -97,14 +76,14 @@ double to_right_digits(double value) {
 std::string histogram_json(const TensorStats& found) {
   std::string text;
   for (const auto& [exponent, bin] : found.histogram)
-    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "[" : ", ", exponent,
+    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "" : ", ", exponent,
                       bin.negative, bin.positive);
-  return text.empty() ? "[]" : text + "]";
+  return "[" + text + "]";
 }
 
-void show_stats(Console& console, Json* json, const std::vector<TensorStats>& list, const StatsRequest& request) {
+void show_stats(Console& console, Json* json, const std::vector<TensorStats>& list, const Arguments& given) {
   // The column of the order is never hidden, and neither are those that show trouble.
-  const auto hide = [&](std::string_view key) { return request.sort == key ? kKeep : Table::Narrow::hide; };
+  const auto hide = [&](std::string_view key) { return given.value("sort") == key ? kKeep : kHide; };
   if (json != nullptr) json->field("tensor_count", list.size());
   Rows rows(console, json, "tensors",
             {{"name", "NAME", kLeft, Table::Narrow::name},
@@ -125,7 +104,7 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   std::uint64_t numbers = 0;
   std::uint64_t nan = 0;
   std::uint64_t infinite = 0;
-  const std::size_t count = std::min<std::uint64_t>(list.size(), request.top.value_or(list.size()));
+  const std::size_t count = std::min<std::uint64_t>(list.size(), given.number("top").value_or(list.size()));
   for (const TensorStats& found : list) {
     const auto known = [&](double value) { return found.finite == 0 ? Cell(std::nullopt) : Cell(value); };
     numbers += found.count();
@@ -136,7 +115,7 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
     rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count(),
               known(found.min), known(found.max), known(found.mean()), known(deviation), known(found.abs_max()),
               found.zeros, found.nan, found.infinities(), found.positive_infinity, found.negative_infinity,
-              request.histogram ? Cell::raw(histogram_json(found)) : Cell()});
+              given.has("histogram") ? Cell::raw(histogram_json(found)) : Cell()});
   }
   rows.finish();
   if (json != nullptr) return;
@@ -146,32 +125,31 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   for (const TensorStats& found : std::span(list).first(count)) print_stats_histogram(console, found);
 }
 
-Result<Exit> stats_of_path(const std::string& path, const StatsRequest& request, Console& console, Json* json) {
+Result<Exit> stats_of_path(const std::string& path, const Arguments& given, bool several, Console& console,
+                           Json* json) {
   const Result<Input> input = Input::open(path, console, {}, PipeData::keep);
   if (!input) return input.error();
-  const auto select = [&](const TensorInfo& tensor) { return request.names.selects(tensor); };
+  const Selection names(given);
+  const auto select = [&](const TensorInfo& tensor) { return names.selects(tensor); };
   const Interrupt interrupt;
-  Result<std::vector<TensorStats>> found = stats(input->set(), request.histogram, console, select);
+  Result<std::vector<TensorStats>> found = stats(input->set(), given.has("histogram"), console, select);
   if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return found.error();
-  sort_stats(*found, request.sort);
-  if (json == nullptr && request.paths.size() > 1) console.heading(formatted("{}:", printable(shown_path(path))));
-  show_stats(console, json, *found, request);
-  if (!found->empty() || request.names.empty()) return Exit::good;
-  console.message(formatted("{}: {}", printable(shown_path(path)), request.names.nothing(infos(*input))));
+  sort_stats(*found, given.value("sort").value_or("name"));
+  if (json == nullptr && several) console.heading(formatted("{}:", printable(shown_path(path))));
+  show_stats(console, json, *found, given);
+  if (!found->empty() || names.empty()) return Exit::good;
+  console.message(formatted("{}: {}", printable(shown_path(path)), names.nothing(infos(*input))));
   return Exit::negative;
 }
 
 Exit run_stats(const Arguments& given, Console& console) {
   given.need_path(true);
-  const StatsRequest request{.paths = expand_folders(given.positionals, given.has("recursive")),
-                             .names = Selection(given),
-                             .sort = given.value("sort").value_or("name"),
-                             .top = given.number("top"),
-                             .histogram = given.has("histogram"),
-                             .json = given.json()};
-  return for_each_file("stats", request.paths, request.json, console, [&](const std::string& path, Json* json) {
-    return stats_of_path(path, request, console, json);
+  (void)Selection(given);  // errors of usage come first
+  (void)given.number("top");
+  const std::vector<std::string> paths = expand_folders(given.positionals, given.has("recursive"));
+  return for_each_file("stats", paths, given.json(), console, [&](const std::string& path, Json* json) {
+    return stats_of_path(path, given, paths.size() > 1, console, json);
   });
 }
 

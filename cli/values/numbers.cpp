@@ -16,7 +16,6 @@
 #include "os/parallel.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <iterator>
@@ -55,23 +54,6 @@ class ChunkTasks final : public os::Tasks {
   base::Cancellation cancellation_{show_};
 };
 
-// The values of a dtype of at most 8 bits, by code.
-const std::array<double, 256>& values_of(Dtype dtype) noexcept {
-  static const auto tables = [] {
-    std::array<std::array<double, 256>, 23> made = {};
-    for (const Dtype one : all_dtypes()) {
-      for (unsigned code = 0; bits(one) <= 8 && code < 1U << bits(one); ++code) {
-        double& value = made[static_cast<std::size_t>(one)][code];
-        value = is_signed_integer(one) ? static_cast<std::int8_t>(code)
-                : is_integer(one)      ? code
-                                       : static_cast<double>(to_float(one, static_cast<std::uint16_t>(code)));
-      }
-    }
-    return made;
-  }();
-  return tables[static_cast<std::size_t>(dtype)];
-}
-
 // dtype: F32, or a float that is exact in F32.
 void floats_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
   float block[512];
@@ -90,6 +72,22 @@ void floats_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<d
 }
 
 }  // namespace
+
+const std::array<double, 256>& values_of(Dtype dtype) noexcept {
+  static const auto tables = [] {
+    std::array<std::array<double, 256>, 23> made = {};
+    for (const Dtype one : all_dtypes()) {
+      for (unsigned code = 0; bits(one) <= 8 && code < 1U << bits(one); ++code) {
+        double& value = made[static_cast<std::size_t>(one)][code];
+        value = is_signed_integer(one) ? static_cast<std::int8_t>(code)
+                : is_integer(one)      ? code
+                                       : static_cast<double>(to_float(one, static_cast<std::uint16_t>(code)));
+      }
+    }
+    return made;
+  }();
+  return tables[static_cast<std::size_t>(dtype)];
+}
 
 void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elements, unsigned width) {
   constexpr std::uint64_t kBits = std::uint64_t{4} << 20;  // of 512 KiB, so that the L2 cache holds two chunks

@@ -10,6 +10,7 @@
 
 #include "base/little_endian.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,6 +61,9 @@ void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elem
   }
   return found >> shift & (~std::uint64_t{0} >> (64 - width));
 }
+
+// Returns the values of a dtype of at most 8 bits, by code.
+[[nodiscard]] const std::array<double, 256>& values_of(Dtype dtype) noexcept;
 
 // Converts elements to double: components_of(dtype) numbers per element. Integers of more than 53 bits are rounded.
 void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept;

@@ -1,7 +1,7 @@
 // Computes statistics in double, in two passes: the first finds the range and the sum of the numbers, the second adds
 // up their squared distances from the mean. The passes are over blocks of numbers, so each tensor is read once. Blocks
 // become chunks, and chunks become tensors, in the same two passes: see combined(). Sums keep their rounding errors in
-// a second double.
+// a second double. Elements of at most 8 bits are counted by their codes instead, and each code is a block.
 #include "values/stats.h"
 
 #include "values/numbers.h"
@@ -165,11 +165,11 @@ std::span<double> without_specials(std::span<double> numbers, Summary& found) no
 // The numbers of a chunk by sign and by power of two, in steps of it from the smallest subnormal number on.
 class Exponents {
  public:
-  void add(std::span<const double> numbers) noexcept {
+  void add(std::span<const double> numbers, std::uint64_t each = 1) noexcept {
     for (const double number : numbers) {
       const bool small = std::abs(number) < std::numeric_limits<double>::min();
       const auto bits = std::bit_cast<std::uint64_t>(small ? number * 0x1p64 : number);
-      ++counts_[(bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64)];
+      counts_[(bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64)] += each;
     }
   }
   void add_to(std::map<int, StatsBin>& bins) const {
@@ -228,6 +228,29 @@ constexpr auto summarize_avx2 = summarize<Two>;
 constexpr bool kAvx2 = false;
 #endif
 
+// Adds the sums of elements of at most 8 bits: one sum per code. exponents: may be null.
+void add_codes(std::vector<Summary>& sums, Dtype dtype, std::span<const std::byte> bytes, Exponents* exponents) {
+  const unsigned width = bits(dtype);
+  std::uint64_t counts[4][256] = {};  // of neighbours, so that equal ones need not wait for each other
+  for (std::size_t i = 0; width == 6 && i < bytes.size(); i += 3) {
+    const std::uint64_t group = bits_at(bytes.subspan(i), 0, 24);
+    for (std::size_t k = 0; k < 4; ++k) ++counts[k][group >> 6 * k & 63];
+  }
+  for (std::size_t i = 0; width != 6 && i < bytes.size(); ++i) ++counts[i % 4][std::to_integer<std::size_t>(bytes[i])];
+  for (unsigned code = 0; code < 256; ++code) {
+    const std::uint64_t count = counts[0][code] + counts[1][code] + counts[2][code] + counts[3][code];
+    for (unsigned at = 0; count > 0 && at + width <= 8; at += width) {  // a byte is two codes of 4 bits
+      double value = values_of(dtype)[code >> at & ((1U << width) - 1)];
+      Summary sum = summarize<Two>({&value, 1}, nullptr);
+      if (exponents != nullptr && sum.finite > 0) exponents->add({&value, 1}, count);
+      for (std::uint64_t* number : {&sum.finite, &sum.nan, &sum.positive_infinity, &sum.negative_infinity, &sum.zeros})
+        *number *= count;
+      sum.sum.high *= static_cast<double>(count);
+      sums.push_back(sum);
+    }
+  }
+}
+
 // Reads a chunk and sums it up. exponents: may be null.
 Result<Summary> summary_of(const Tensor& tensor, const Chunk& chunk, Exponents* exponents) {
   static thread_local std::vector<std::byte> bytes;  // each thread keeps its memory for the next chunk
@@ -236,7 +259,9 @@ Result<Summary> summary_of(const Tensor& tensor, const Chunk& chunk, Exponents* 
   if (Status status = read_chunk(tensor, chunk, bytes); !status) return std::move(status).error();
   const std::size_t components = components_of(tensor.dtype());
   blocks.clear();
-  for (std::size_t at = 0; at < chunk.count; at += kBlock / components) {
+  const bool by_codes = bits(tensor.dtype()) <= 8;
+  if (by_codes) add_codes(blocks, tensor.dtype(), bytes, exponents);
+  for (std::size_t at = 0; !by_codes && at < chunk.count; at += kBlock / components) {
     numbers.resize(std::min(kBlock, (chunk.count - at) * components));
     to_double(tensor.dtype(), std::span(bytes).subspan(at * bits(tensor.dtype()) / 8), numbers);
     blocks.push_back(kAvx2 ? summarize_avx2(numbers, exponents) : summarize<Two>(numbers, exponents));
