@@ -7,9 +7,11 @@ rename and index are in rename_test.py and index_test.py.
 
 import itertools
 import json
+import math
 import os
 import random
 import shutil
+import struct
 import unittest
 
 import make_inputs
@@ -70,6 +72,31 @@ class BytesTest(FolderTest):
         header = header_of(self.path("out.safetensors"))
         self.assertEqual(list(header), ["__metadata__", "z", "a"])
         self.assertTrue(self.read("out.safetensors").endswith(b"1234567"))
+
+    def test_cast_counts_what_is_lost(self):
+        def loss(value):
+            try:
+                narrow = struct.unpack("<e", struct.pack("<e", value))[0]
+            except OverflowError:
+                return "overflow"
+            return "nan" if math.isnan(value) else "underflow" if value != 0 and narrow == 0 else ""
+
+        choose = random.Random(1)
+        values = [math.ldexp(choose.uniform(-1, 1), choose.randrange(-150, 128)) for _ in range(3000)]
+        data = make_inputs.floats(*values, math.nan, math.inf, -math.inf, -0.0, 65519.0, 65520.0, 2.0**-25)
+        losses = [loss(value) for value in struct.unpack(f"<{len(data) // 4}f", data)]
+        self.put("in.safetensors", [("a", "F32", [len(losses)], data), ("b", "F32", [1], make_inputs.floats(1))])
+        found = json.loads(self.succeed("cast", "in.safetensors", "out", "--to", "f16", "--json"))["casts"]
+        counts = {kind: losses.count(kind) for kind in ("overflow", "underflow", "nan")}
+        cast = {"from": "F32", "to": "F16"}
+        self.assertEqual(
+            found,
+            [
+                {"name": "a", **cast, "numel": len(losses), **counts},
+                {"name": "b", **cast, "numel": 1, **dict.fromkeys(counts, 0)},
+            ],
+        )
+        self.assertGreater(min(counts["overflow"], counts["underflow"]), 100)
 
 
 class OutputTest(FolderTest):

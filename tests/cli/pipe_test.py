@@ -15,7 +15,7 @@ import time
 import unittest
 
 import make_inputs
-from command import PROGRAM, CommandTest, environment
+from command import PROGRAM, CommandTest, environment, make_sparse
 
 
 def endless(start):
@@ -124,6 +124,43 @@ class PipeTest(CommandTest):
         os.close(read)
         os.close(write)
         self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def test_a_signal_ends_the_reading_of_values(self):
+        make_sparse(self.path("large"), 1 << 37)  # of which the signal lets it read a small part
+        for arguments in (("stats", "large"), ("diff", "large", "large")):
+            child = subprocess.Popen(
+                [PROGRAM, *arguments],
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+            self.addCleanup(child.kill)
+            read = 0
+            while read < 4 << 20:
+                self.assertIsNone(child.poll(), arguments)
+                with open(f"/proc/{child.pid}/io") as counts:
+                    read = int(counts.readline().removeprefix("rchar: "))
+            child.send_signal(signal.SIGINT)
+            output = child.communicate(timeout=60)[0]
+            self.assertEqual((child.returncode, output), (-signal.SIGINT, b""), arguments)
+
+    def test_an_error_of_reading_names_the_tensor(self):
+        whole = make_inputs.of_tensors([("first", "U8", [8], bytes(8)), ("cut", "U8", [1 << 20], bytes(1 << 20))])
+        with open(self.path("cut.safetensors"), "wb") as file:
+            file.write(whole)
+        child = subprocess.Popen(
+            [PROGRAM, "diff", "cut.safetensors", "-"],
+            cwd=self.folder,
+            env=environment() | self.variables,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        child.stdin.write(whole[: 1 << 19])  # more than a pipe holds, so the command has opened the file
+        child.stdin.flush()
+        os.truncate(self.path("cut.safetensors"), 1 << 18)
+        message = child.communicate(whole[1 << 19 :], timeout=60)[1]
+        self.assertEqual(child.returncode, 3, message)
+        self.assertRegex(message, b"^safetensors: cut.safetensors: tensor `cut`: ")
 
     def test_only_one_side_of_diff_is_a_pipe(self):
         self.assertEqual(self.from_pipe("good.safetensors", "diff", "-", "-").returncode, 2)

@@ -125,12 +125,12 @@ class StatsTest(unittest.TestCase):
         self.holder = tempfile.TemporaryDirectory()
         self.addCleanup(self.holder.cleanup)
 
-    def stats(self, tensors: list[tuple[str, str, list[int], bytes]]) -> dict[str, Any]:
+    def stats(self, tensors: list[tuple[str, str, list[int], bytes]], **run: Any) -> dict[str, Any]:
         path = os.path.join(self.holder.name, "values.safetensors")
         with open(path, "wb") as file:
             file.write(inputs.of_tensors(tensors))
         command = [PROGRAM, "stats", path, "--json", "--histogram", "--sort", "offset"]
-        output = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        output = subprocess.run(command, check=True, capture_output=True, timeout=60, **run).stdout
         return {found["name"]: found for found in json.loads(output)["files"][0]["tensors"]}
 
     def near(self, found: float, wanted: float, scale: float, tolerance: float) -> None:
@@ -180,6 +180,25 @@ class StatsTest(unittest.TestCase):
             for name, _, _, data in tensors:
                 with self.subTest(seed=SEED, dtype=dtype, case=name):
                     self.compare(dtype, found[name], decode(dtype, data))
+
+    def test_every_code_of_sixteen_bits(self) -> None:
+        data = struct.pack("<65536H", *(code * 40503 & 0xFFFF for code in range(65536)))
+        dtypes = ("F16", "BF16", "I16", "U16")
+        found = self.stats([(dtype, dtype, [65536], data) for dtype in dtypes])
+        for dtype in dtypes:
+            with self.subTest(dtype=dtype):
+                self.compare(dtype, found[dtype], decode(dtype, data))
+
+    @unittest.skipUnless(hasattr(os, "sched_setaffinity"), "this system does not choose the processors of a process")
+    def test_processors_change_nothing(self) -> None:
+        """Random bits: each order of the additions gives other sums."""
+        data = random.Random(SEED).randbytes(3 << 20)
+        dtypes = ("F64", "F32", "C64", "BF16", "F16", "I32", "F8_E8M0", "F8_E5M2", "F6_E3M2", "F4")
+        tensors = [(dtype, dtype, [8 * len(data) // elements.BITS[dtype]], data) for dtype in dtypes]
+        only = {min(os.sched_getaffinity(0))}
+        alone = self.stats(tensors, preexec_fn=lambda: os.sched_setaffinity(0, only))
+        for _ in range(5):
+            self.assertEqual(self.stats(tensors), alone)
 
     def test_digits_that_are_printed(self) -> None:
         values = [0.5, 0.25, 0.3000000001]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ torch = framework("torch")
 from test_programs import equal, tiny_llama, tiny_unet  # noqa: E402
 
 from safetensors import load, save  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -88,6 +90,25 @@ def test_other_names_of_shards_are_kept(variant: str | None, tmp_path: Path) -> 
     if variant is None:
         save(load(tmp_path, framework="pt"), tmp_path, max_shard_size="20KB")
         check_that_others_read("save", {path.name for path in tmp_path.glob("*.safetensors")})
+
+
+def test_split_writes_the_shards_of_huggingface_hub(tmp_path: Path) -> None:
+    hub = framework("huggingface_hub")
+    for seed in range(40):
+        choose = random.Random(seed)
+        model = {}
+        for i in range(choose.randrange(20)):
+            shape = [choose.randrange(60) for _ in range(choose.randrange(3))]
+            model[f"t.{i}"] = torch.zeros(shape, dtype=choose.choice([torch.uint8, torch.float16, torch.float32, torch.int64]))
+        file, folder, limit = tmp_path / f"{seed}.safetensors", tmp_path / str(seed), choose.choice([1, 64, 500, 3000, 10**5])
+        save_file(model, file)
+        command("split", file, folder, "--max-shard-size", limit)
+        in_order = {name: model[name] for name in load(file)}
+        expected = hub.split_torch_state_dict_into_shards(in_order, max_shard_size=limit)
+        shards = {name: set(names) for name, names in expected.filename_to_tensors.items()} or {"model.safetensors": set()}
+        assert {path.name: set(load(path)) for path in folder.glob("*.safetensors")} == shards, seed
+        indexes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+        assert indexes == [{"metadata": expected.metadata, "weight_map": expected.tensor_to_filename}][: expected.is_sharded], seed
 
 
 def test_an_adapter_of_peft(tmp_path: Path) -> None:
