@@ -54,9 +54,11 @@ TEST_F(AtomicFileFaults, HidesFileLikePrivateOneWithoutModes) {
   system.mode_errno = EPERM;
   for (const int number : {0, EOPNOTSUPP}) {
     system.unnamed_errno = number;
-    supervised([&] { ASSERT_TRUE(succeeds(replace(directory / "new", "new", {.like = like}))); });
-    EXPECT_EQ(mode_of(directory / "new"), mode_t{0600});
-    ASSERT_EQ(::unlink((directory / "new").c_str()), 0);
+    supervised([&] {
+      ASSERT_TRUE(succeeds(replace(directory / "new", "new", {.like = like})));
+      EXPECT_EQ(mode_of(directory / "new"), mode_t{0600});
+      ASSERT_EQ(::unlink((directory / "new").c_str()), 0);
+    });
   }
 }
 
@@ -127,6 +129,28 @@ TEST_F(AtomicFileFaults, FallsBackToFileSystemSync) {
     EXPECT_EQ(error.code, Errc::replaced_not_durable);
     EXPECT_EQ(error.os_error, EIO);
     EXPECT_EQ(contents(path), "newer");
+  });
+}
+
+TEST_F(AtomicFileFaults, SyncsFileSystemOfUnlistableDirectory) {
+  supervised([&] {
+    system.unlistable = true;
+    ASSERT_TRUE(succeeds(replace(path, "new")));
+    EXPECT_EQ(system.directory_syncs, 0);
+    EXPECT_EQ(system.file_system_syncs, 1);
+  });
+}
+
+TEST_F(AtomicFileFaults, HidesFileUntilCommit) {
+  supervised([&] {
+    system.unnamed_errno = EOPNOTSUPP;
+    auto file = AtomicFile::create(path, 3, {}).value();
+    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+    EXPECT_NE(::access(path.c_str(), F_OK), 0);
+    ASSERT_EQ(directory.names().size(), 1u);
+    EXPECT_TRUE(io::is_temporary_name(directory.names()[0]));
+    ASSERT_TRUE(succeeds(file->commit()));
+    EXPECT_EQ(directory.names(), Names{"model"});
   });
 }
 
@@ -429,6 +453,9 @@ TEST_F(CleanFaults, NameFileAndReason) {
     system.closed_name.clear();
     system.fixed_name = kName;
     EXPECT_EQ(clean(), "failed: " + temporary + ": cannot remove: operation not permitted");
+    put(directory / ".safetensors-ffffffffffffffff.tmp", "x");
+    EXPECT_EQ(io::clean_directory(directory.path()).value().at(1).state, TemporaryState::removed);
+    EXPECT_EQ(directory.names(), Names{std::string(kName)});
     system.fixed_name.clear();
     system.before_lock = [&] { EXPECT_EQ(::unlink(temporary.c_str()), 0); };
     EXPECT_EQ(clean(), "");  // its writer has finished meanwhile

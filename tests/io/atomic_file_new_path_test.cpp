@@ -158,11 +158,12 @@ TEST_F(NewFile, NeverRetriesOnDiskError) {
     SKIP_WITHOUT_UNNAMED_FILES();
     for (const int number : {EIO, ENOSPC, EDQUOT, EROFS}) {
       system.link_errno = number;
+      system.opened = 0;
       const Error error = error_of(replace(path, "new"));
       EXPECT_EQ(error.code, Errc::replace_failed);
       EXPECT_EQ(error.os_error, number);
       EXPECT_EQ(error.path, path);
-      EXPECT_EQ(system.made, Names{});
+      EXPECT_EQ(system.opened, 1);
       EXPECT_EQ(directory.names(), Names{});
     }
   });

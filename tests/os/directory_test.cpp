@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "os/descriptor.h"
@@ -58,6 +59,17 @@ TEST_F(Directory, ListsVisibleEntries) {
   EXPECT_EQ(error.path, at("none"));
   EXPECT_EQ(error.message, "cannot open: no such file or directory");
   EXPECT_EQ(test::error_of(list_directory(at("file"))).os_error, ENOTDIR);
+}
+
+TEST_F(Directory, ListsOnlyDirectories) {
+  Descriptor file(open_at(kWorkingDirectory, at("file").c_str(), OpenFlags::read));
+  const int number = file.get();
+  bool begun = false;
+  EXPECT_EQ(visit_names(
+                std::move(file), [](std::string_view) { return true; }, begun),
+            ENOTDIR);
+  EXPECT_FALSE(begun);
+  EXPECT_EQ(::close(number), -1);  // it was closed, once
 }
 
 TEST_F(Directory, FindsOpenFiles) {

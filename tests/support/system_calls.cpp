@@ -29,6 +29,8 @@ constexpr long kAllowed[] = {
 #endif
 };
 
+thread_local int asking = 0;
+
 void supervise(const std::atomic<int>& listener, const Answer& answer) {
   while (listener.load() == -1) std::this_thread::yield();
   // The kernel's structs may be larger than those that are known here.
@@ -43,6 +45,7 @@ void supervise(const std::atomic<int>& listener, const Answer& answer) {
     alignas(seccomp_notif_resp) std::array<unsigned char, 4096> reply{};
     auto& made = *reinterpret_cast<seccomp_notif_resp*>(reply.data());
     made.id = asked.id;
+    asking = static_cast<int>(asked.pid);
     if (const std::optional<long> result = answer(asked.data); !result)
       made.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
     else if (*result < 0)
@@ -68,6 +71,10 @@ int install_filter() {
 }
 
 }  // namespace
+
+int asking_thread() noexcept {
+  return asking;
+}
 
 std::string run_supervised(const std::function<void()>& body, const Answer& answer) {
   std::atomic<int> listener{-1};

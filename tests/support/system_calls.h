@@ -15,6 +15,9 @@ namespace safetensors::test {
 // use the heap if the calling thread may hold its lock.
 using Answer = std::function<std::optional<long>(const seccomp_data& call)>;
 
+// Returns the thread whose call is being answered.
+[[nodiscard]] int asking_thread() noexcept;
+
 // Runs body on a thread whose calls, and those of the threads that it starts, get the answers, and waits for it. Calls
 // that wait, end a thread or ask who it is are not answered. body must start no process. Returns why that is impossible
 // here, or "".

@@ -194,21 +194,31 @@ TEST_F(EditMetadata, FollowsLinkAndKeepsMode) {
   EXPECT_EQ(mode_of(directory / "blob"), mode_t{0640});
 }
 
-// The path is asked again before the new file replaces the old one.
+// The path is asked again before the new file replaces the old one. A file that another program changes stays changed.
 TEST_F(EditMetadata, ReportsLostPath) {
-  for (const bool loops : {false, true}) {
-    ::unlink(path.c_str());
-    put(path, expected(std::nullopt));
+  const std::string folder = directory / "folder", model = folder + "/model";
+  const auto lose = [&](const std::function<bool()>& how, Errc code, int number) {
+    if (::mkdir(folder.c_str(), 0700) != 0) return false;
+    put(model, expected(std::nullopt));
     EditOptions options;
-    options.write.progress = [&](std::uint64_t, std::uint64_t) {
-      ::unlink(path.c_str());
-      return !loops || ::symlink("model", path.c_str()) == 0 || errno == EEXIST;
-    };
-    const Error error = error_of(edit_metadata(path, {{"k", "v"}}, options));
-    EXPECT_EQ(error.path, path);
-    EXPECT_EQ(error.code, loops ? Errc::open_failed : Errc::file_changed);
-    EXPECT_EQ(error.os_error, loops ? ELOOP : 0);
-  }
+    options.write.progress = [&](std::uint64_t done, std::uint64_t total) { return done != total || how(); };
+    const Error error = error_of(edit_metadata(model, {{"k", "v"}}, options));
+    ::chmod(folder.c_str(), 0700);
+    std::filesystem::remove_all(folder);
+    return error.path == model && error.code == code && error.os_error == number;
+  };
+  const auto remove = [&] { return ::unlink(model.c_str()) == 0; };
+  EXPECT_TRUE(lose(remove, Errc::file_changed, 0));
+  EXPECT_TRUE(lose([&] { return put(model, "changed"), true; }, Errc::file_changed, 0));
+  EXPECT_TRUE(lose([&] { return remove() && ::mkdir(model.c_str(), 0700) == 0; }, Errc::file_changed, 0));
+  EXPECT_TRUE(lose([&] { return remove() && ::symlink("model", model.c_str()) == 0; }, Errc::open_failed, ELOOP));
+  // Root may search any folder, so the question is put as somebody else.
+  ASSERT_EQ(::chmod(directory.path().c_str(), 0777), 0);
+  EXPECT_EQ(in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) return false;
+              return lose([&] { return ::chmod(folder.c_str(), 0) == 0; }, Errc::open_failed, EACCES);
+            }),
+            0);
 }
 
 // However few descriptors there are, the error is that there are no more: nothing was changed.

@@ -2,6 +2,8 @@
 set(left_out
   io/atomic_file_faults_test.cpp      # filters of system calls
   io/source_reader_test.cpp
+  io/failed_calls_test.cpp
+  write/write_faults_test.cpp
   io/atomic_file_mounts_test.cpp      # mounts, and /sys
   io/atomic_file_new_path_test.cpp    # files without a name
   io/direct_writer_test.cpp           # O_DIRECT
