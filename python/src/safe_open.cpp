@@ -307,7 +307,6 @@ void define_prefetching(nb::class_<SafeOpen>& type) {
 void define_file(nb::module_& module) {
   nb::class_<SafeOpen> type(
       module, "safe_open",
-      "safe_open(filename, framework, device='cpu', *, backend='mmap', accept=())\n--\n\n"
       "An open file. Each tensor is loaded on request.\n\n"
       "filename: str, bytes or os.PathLike. framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or\n"
       "\"paddle\". device: where tensors go (torch and paddle). backend: \"mmap\" (tensors are views\n"

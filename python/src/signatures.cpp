@@ -2,8 +2,10 @@
 // descriptor of the interpreter, whose docstring carries the signature in the form of built-in methods
 // ("name($self, plan=None)\n--\n\n..."). The C function that a descriptor calls receives only `self` and the arguments,
 // so every method has a C function of its own: one instance of a template per slot of a table. Some versions of
-// `inspect` (3.10, 3.13) ignore such an `__init__`. So the docstring of a class with a constructor begins with a
-// signature, too.
+// `inspect` (3.10, 3.13) cannot read such an `__init__`. So a constructor becomes a function of Python, which
+// subclasses call. nanobind itself does not need it to make an object.
+#include <nanobind/eval.h>
+
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -94,11 +96,14 @@ std::size_t end_of_parameter(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
-// Turns "def take(self, name: object | None, n: int = \0) -> object" and its defaults into "($self, name, n=8)".
-std::string text_signature(std::string_view signature, nb::handle defaults) {
+// Turns "def take(self, name: object | None, n: int = \0) -> object", its defaults and its documentation into
+// "($self, name, n=8)\n--\n\nDocumentation".
+std::string text_signature(nb::handle method) {
+  const nb::object overload = nb::object(method.attr("__nb_signature__")[nb::int_(0)]);
+  const auto signature = nb::cast<std::string>(nb::object(overload[nb::int_(0)]));
   const std::size_t open = signature.find('(');
   const std::size_t arrow = signature.rfind(") -> ");
-  const std::string_view inner = signature.substr(open + 1, arrow - open - 1);
+  const std::string_view inner = std::string_view(signature).substr(open + 1, arrow - open - 1);
   std::string text = "(";
   for (std::size_t begin = 0; begin < inner.size();) {
     const std::size_t end = end_of_parameter(inner, begin);
@@ -108,24 +113,32 @@ std::string text_signature(std::string_view signature, nb::handle defaults) {
     text += name == "self" ? "$self" : std::string(name);
     if (const std::size_t mark = parameter.find("= \\"); mark != std::string_view::npos) {
       const nb::object number = nb::int_(std::stoi(std::string(parameter.substr(mark + 3))));
-      text += "=" + nb::cast<std::string>(nb::repr(nb::object(defaults[number])));
+      text += "=" + nb::cast<std::string>(nb::repr(nb::object(overload[nb::int_(2)][number])));
     }
     begin = std::min(end + 2, inner.size());
   }
-  return text + ")\n--\n\n";
+  const nb::object documentation = nb::object(overload[nb::int_(1)]);
+  return text + ")\n--\n\n" + (documentation.is_none() ? "" : nb::cast<std::string>(documentation));
+}
+
+nb::object make_init(nb::handle type, nb::handle method) {
+  std::string text = text_signature(method);
+  text = "def __init__(" + text.substr(2, text.find('\n') - 2);  // without the "$"
+  nb::dict scope;
+  scope["__name__"] = type.attr("__module__");
+  scope["init"] = method;
+  scope["__builtins__"] = import_module("builtins");
+  nb::exec(nb::str((text + ":\n  given = locals()\n  init(given.pop('self'), **given)").c_str()), scope);
+  return scope.attr("pop")("__init__");
 }
 
 nb::object make_descriptor(nb::handle type, nb::handle method) {
-  const nb::object overload = nb::object(method.attr("__nb_signature__")[nb::int_(0)]);
-  const nb::object documentation = nb::object(overload[nb::int_(1)]);
   const std::size_t slot = methods().size();
   if (slot == kMaxMethods) throw std::length_error("kMaxMethods is too small");
   Method& made = methods().emplace_back();
   targets[slot] = method.inc_ref().ptr();
   made.name = nb::cast<std::string>(method.attr("__name__"));
-  made.text = made.name + text_signature(nb::cast<std::string>(nb::object(overload[nb::int_(0)])),
-                                         nb::object(overload[nb::int_(2)]));
-  if (!documentation.is_none()) made.text += nb::cast<std::string>(documentation);
+  made.text = made.name + text_signature(method);
   auto* const function = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(kCallers[slot]));
   made.definition = {made.name.c_str(), function, METH_FASTCALL | METH_KEYWORDS, made.text.c_str()};
   return own(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &made.definition));
@@ -138,7 +151,9 @@ void publish_methods(nb::handle type) {
   const nb::object names = own(PyMapping_Keys(nb::object(type.attr("__dict__")).ptr()));
   for (const nb::handle name : nb::iter(names)) {
     const nb::object method = nb::object(type.attr("__dict__")[name]);
-    if (nb::hasattr(method, "__nb_signature__")) nb::setattr(type, name, make_descriptor(type, method));
+    if (!nb::hasattr(method, "__nb_signature__")) continue;
+    const bool init = nb::cast<std::string>(name) == "__init__";
+    nb::setattr(type, name, init ? make_init(type, method) : make_descriptor(type, method));
   }
   range->end = methods().size();
   const nb::object owner = own(PyCapsule_New(range.get(), kOwner, &release_methods));

@@ -41,10 +41,10 @@ class TorchMaker final : public Maker {
       raise("torch cannot hold " + std::string(to_string(dtype)) +
             " in the byte order of files on a big-endian machine");
     const nb::handle type = dtype_of(dtype);
-    const std::vector<std::int64_t> shape = shape_of(array);
+    const std::vector<std::uint64_t> shape = shape_of(array);
     nb::object tensor;
     if (array.nbytes() == 0) {
-      tensor = empty_(to_object(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
+      tensor = empty_(to_tuple(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       if (dispatch_mode_.is_valid() && !dispatch_mode_(fake_).is_none())
         throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
@@ -65,12 +65,6 @@ class TorchMaker final : public Maker {
   bool indexes() const noexcept override { return true; }
 
  private:
-  static nb::object to_object(const std::vector<std::int64_t>& shape) {
-    nb::list list;
-    for (const std::int64_t dim : shape) list.append(dim);
-    return nb::tuple(list);
-  }
-
   nb::object import(const Array& array) {
     Result<UnversionedDLPackTensor> exported = to_unversioned_dlpack(array);
     if (!exported) raise_read_error(exported.error(), "", "");
@@ -81,17 +75,17 @@ class TorchMaker final : public Maker {
 
   // Exports bytes, then sets them as the storage of an empty tensor. tensor.view(dtype) would make a view of another
   // tensor, and autograd treats views differently.
-  nb::object reinterpret(const Array& array, nb::handle type, const std::vector<std::int64_t>& shape) {
+  nb::object reinterpret(const Array& array, nb::handle type, ShapeView shape) {
     const std::span<std::byte> memory(const_cast<std::byte*>(array.bytes().data()),
                                       static_cast<std::size_t>(array.nbytes()));
     const nb::object bytes = import(Array(Dtype::U8, Shape({array.nbytes()}), memory, array.owner(), array.memory()));
     const nb::object tensor = empty_(nb::make_tuple(0), nb::arg("dtype") = type, nb::arg("device") = "cpu");
-    return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_object(shape));
+    return tensor.attr("set_")(bytes.attr("untyped_storage")(), 0, to_tuple(shape));
   }
 
   // torch counts a pair of F4 as one element.
-  static std::vector<std::int64_t> shape_of(const Array& array) {
-    std::vector<std::int64_t> shape(array.shape().begin(), array.shape().end());
+  static std::vector<std::uint64_t> shape_of(const Array& array) {
+    std::vector<std::uint64_t> shape(array.shape().begin(), array.shape().end());
     if (array.dtype() != Dtype::F4) return shape;
     if (shape.empty() || shape.back() % 2 != 0)
       raise("a tensor of F4 and shape " + to_string(array.shape()) +

@@ -126,7 +126,7 @@ arguments = {
     "_Writer": ((os.path.join(sys.argv[1], "w2"), {}, None, "none"), {}),
     "_CheckpointLayout": (({}, {}, 1, "m", None, ""), {}),
 }
-own = type(vars(type(value))["__init__"]).__name__ in ("nb_method", "method_descriptor")
+own = type(vars(type(value))["__init__"]).__name__ in ("nb_method", "function")
 assert own == (sys.argv[2] in arguments), "give this type's arguments"
 args, kwargs = arguments.get(sys.argv[2], ((), {}))
 refused(lambda: value.__init__(*args, **kwargs))

@@ -22,7 +22,7 @@ from torch.futures import Future
 from .._base.options import Progress
 from .._base.paths import to_path
 from .._native import SafetensorError
-from .._ranks.agreement import RankError, describe, raise_portable
+from .._ranks.agreement import RankError, describe, is_alone, raise_portable
 from .._ranks.boxes import Box
 from .._ranks.part_writer import Invitation, PartWriter, Specs, budget_of, check_folder, check_savable, spec_of
 from .._ranks.stored import Path
@@ -119,7 +119,7 @@ class StorageWriter(TorchStorageWriter):
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Check that torch carries texts between the ranks. Raises SafetensorError."""
         self.close()
-        if kwargs.get("use_collectives") is False and _world_size() > 1:
+        if kwargs.get("use_collectives") is False and not is_alone(None):
             raise SafetensorError(
                 "use_collectives=False is not supported: the ranks of one checkpoint write the same"
                 " files, and need the collectives of save"
@@ -207,13 +207,6 @@ class StorageWriter(TorchStorageWriter):
                 )
             part.write(item.index.fqn, box.offsets, data)
         return None if creator else part.receipt()
-
-
-def _world_size() -> int:
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        return 1
-    return int(distributed.get_world_size())
 
 
 def _check_usable(plan: SavePlan) -> None:
