@@ -1,5 +1,5 @@
-# Compiles released programs with zig, for this platform or another one, with static libraries. scripts/wheels,
-# scripts/release and scripts/check source this file. The first two set $zig_base, the folder of the tools.
+# Compiles released programs with zig, for this platform or another one, with static libraries. scripts/release and
+# scripts/check source this file. scripts/release sets $zig_base, the folder of the tools.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 
