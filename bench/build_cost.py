@@ -39,9 +39,7 @@ def children_seconds() -> float:
 def seconds_of(command: list[str], environment: dict[str, str], folder: Path) -> float:
     """Run a command and return its processor time. Its output is shown only if it fails."""
     before = children_seconds()
-    result = subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    result = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode != 0:
         sys.stdout.flush()
         sys.stderr.buffer.write(result.stdout[-8000:])
@@ -111,7 +109,9 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     for name, seconds, elapsed in builds:
         print(f"| {name} | {seconds:.1f} | {seconds / yardstick:.1f} | {elapsed:.0f} |")
     spread = f"{min(yardsticks):.2f} to {max(yardsticks):.2f}"
-    print(f"\nThe yardstick takes {yardstick:.2f} CPU s ({spread}), cmake's configuration {configure_seconds:.1f} CPU s.")
+    print(
+        f"\nThe yardstick takes {yardstick:.2f} CPU s ({spread}), cmake's configuration {configure_seconds:.1f} CPU s."
+    )
     if arguments.files:
         print_files(log, arguments.files)
 
@@ -119,9 +119,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
 def main() -> int:
     if sys.argv[1:2] == ["--launch"]:
         return launch(sys.argv[2:])
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at the same time")
     parser.add_argument("--files", type=int, metavar="N", help="print the N most expensive files")
     parser.add_argument("options", nargs="*", help="options for cmake, after --")

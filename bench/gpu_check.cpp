@@ -2,15 +2,20 @@
 //
 // gpu_check [DRIVER [SEED]]: DRIVER is the driver's library, by default libcuda.so.1; the tests give the fake driver.
 // Ends with 0 if all results are equal, with 1 if some are not, and with 77 if there is no driver or no device.
+#include <safetensors/safetensors.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <thread>
 
+#include "bench.h"
 #include "device/cuda.h"
 #include "format/dtype/cast.h"
-#include "model.h"
 #include "plan/tuning.h"
 
 namespace {

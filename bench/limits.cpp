@@ -1,25 +1,292 @@
-// Moving bytes by the system alone: memcpy, pread, O_DIRECT, io_uring, maps and writes, per number of threads.
-// Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--threads N] [--rounds N]
-//               [--no-warm-up]
+// Moving bytes by the system alone: memcpy, pread, O_DIRECT, io_uring and writes, per number of threads.
+// Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--rounds N] [--no-warm-up]
 // --only takes names or their first words (pread, pread_huge, pread_huge_1). --json prints one object per line. With
 // --file, the first MIB of FILE are read instead of random bytes. If the machine cannot run a contender, limits says so
 // and goes on.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <random>
+#include <thread>
 
-#include "limits.h"
+#include "bench.h"
 #include "uring.h"
 
 namespace {
 
-using limits::Bench;
-using limits::by;
-using limits::Group;
-using limits::kPart;
-using limits::named;
-using limits::Options;
-using limits::parallel;
+using bench::require;
+
+double median_of(std::vector<double> of) {
+  std::sort(of.begin(), of.end());
+  return of[of.size() / 2];
+}
+
+// CPU time that this process and its threads have used so far.
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+  std::function<void()> prepare = [] {};  // before each run, not timed
+  std::vector<double> seconds = {};
+  std::vector<double> cpu = {};
+
+  [[nodiscard]] double median() const { return median_of(seconds); }
+};
+
+// Runs each contender in turn, `rounds` times. So a disturbance in one round affects all contenders.
+void race(std::vector<Contender>& contenders, int rounds, bool warm_up = true) {
+  for (int round = warm_up ? -1 : 0; round < rounds; ++round) {
+    for (Contender& contender : contenders) {
+      contender.prepare();
+      const double cpu = cpu_seconds();
+      const auto start = std::chrono::steady_clock::now();
+      contender.run();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (round < 0) continue;
+      contender.seconds.push_back(taken.count());
+      contender.cpu.push_back(cpu_seconds() - cpu);
+    }
+  }
+}
+
+// Memory that was never touched, in pages of 4 KiB (advice: MADV_NOHUGEPAGE) or 2 MiB (advice: MADV_HUGEPAGE).
+class FreshMemory {
+ public:
+  FreshMemory(std::size_t size, int advice) : size_(size + (2u << 20)) {
+    map_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(map_ != MAP_FAILED, "mmap");
+    madvise(map_, size_, advice);
+  }
+  FreshMemory(const FreshMemory&) = delete;
+  FreshMemory& operator=(const FreshMemory&) = delete;
+  ~FreshMemory() { munmap(map_, size_); }
+  [[nodiscard]] char* data() const {
+    const auto address = reinterpret_cast<std::uintptr_t>(map_) + (2u << 20) - 1;
+    return reinterpret_cast<char*>(address / (2u << 20) * (2u << 20));
+  }
+
+ private:
+  std::size_t size_;
+  void* map_;
+};
+
+// Reads all bytes of [offset, offset + size), in calls of at most `chunk` bytes.
+void pread_all(int fd, char* to, std::uint64_t offset, std::uint64_t size, std::uint64_t chunk = 2u << 20) {
+  for (std::uint64_t done = 0; done < size;) {
+    const ssize_t got = pread(fd, to + done, std::min(chunk, size - done), static_cast<off_t>(offset + done));
+    require(got > 0, "pread");
+    done += static_cast<std::uint64_t>(got);
+  }
+}
+
+constexpr std::uint64_t kPart = 2u << 20;
+
+struct Options {
+  std::uint64_t bytes = 512u << 20;
+  std::vector<std::string> only;
+  std::string file;
+  std::string directory;
+  unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
+  int rounds = 5;
+  bool json = false;
+  bool warm_up = true;
+
+  [[nodiscard]] bool wants(const std::string& name) const {
+    const auto names = [&](const std::string& given) {
+      return name.rfind(given, 0) == 0 && (name.size() == given.size() || name[given.size()] == '_');
+    };
+    return only.empty() || std::any_of(only.begin(), only.end(), names);
+  }
+  // Returns whether --only may select a contender whose name begins with one of these.
+  [[nodiscard]] bool wants_any(std::initializer_list<std::string> beginnings) const {
+    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& given) {
+             return std::any_of(beginnings.begin(), beginnings.end(),
+                                [&](const std::string& beginning) { return given.rfind(beginning, 0) == 0; });
+           });
+  }
+};
+
+// Calls job(begin, size) for each part of [0, size). A thread that is free takes the next part.
+template <class Job>
+void parallel(unsigned threads, std::uint64_t size, std::uint64_t part, const Job& job) {
+  std::atomic<std::uint64_t> next{0};
+  const auto work = [&] {
+    for (std::uint64_t at = next.fetch_add(part); at < size; at = next.fetch_add(part)) {
+      job(at, std::min(part, size - at));
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+// The memory and the files that contenders share. They are made at the first request, and never while the clock runs.
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : scratch_(options.directory.empty() ? nullptr : options.directory.c_str()),
+        bytes(options.bytes),
+        out(scratch_.file("written")),
+        in_(options.file) {}
+  ~Bench() {
+    if (fd_ >= 0) close(fd_);
+    if (direct_ >= 0) close(direct_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  // Makes fresh memory for the next run. Gives back the memory of the run before first.
+  void renew(int advice) {
+    fresh.reset();
+    if (advice < 0) return;
+    pretouch();
+    fresh = std::make_unique<FreshMemory>(bytes, advice);
+  }
+  // Touches as much memory as a run needs, while no clock runs. The first touch costs up to 20 times more if a virtual
+  // machine has given the memory back to its host.
+  void pretouch() const {
+    const FreshMemory memory(bytes, MADV_HUGEPAGE);
+    std::memset(memory.data(), 1, bytes);
+  }
+  char* touched() {
+    if (!touched_) {
+      touched_ = std::make_unique<FreshMemory>(bytes, MADV_HUGEPAGE);
+      std::memset(touched_->data(), 3, bytes);
+    }
+    return touched_->data();
+  }
+  int fd() {
+    if (fd_ < 0) {
+      if (in_.empty()) write_input();
+      fd_ = open(in_.c_str(), O_RDONLY | O_CLOEXEC);
+      require(fd_ >= 0, in_.c_str());
+      struct stat about {};
+      require(fstat(fd_, &about) == 0 && static_cast<std::uint64_t>(about.st_size) >= bytes,
+              "the file is shorter than --size");
+    }
+    return fd_;
+  }
+  // Returns -1 if the file system has no O_DIRECT. Then errno is the reason.
+  int direct() {
+    if (direct_ < 0) {
+      (void)fd();
+      direct_ = open(in_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    }
+    return direct_;
+  }
+  // Number of bytes in whole blocks, because O_DIRECT moves nothing else. A last block that is not whole is left out.
+  [[nodiscard]] std::uint64_t blocks() const { return bytes / 4096 * 4096; }
+
+ private:
+  void write_input() {
+    in_ = scratch_.file("read");
+    const int made = open(in_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    require(made >= 0, "open");
+    std::mt19937_64 random(1);
+    std::vector<std::uint64_t> block(kPart / 8);
+    for (std::uint64_t& word : block) word = random();
+    for (std::uint64_t at = 0; at < bytes; at += kPart) {
+      const std::uint64_t part = std::min(kPart, bytes - at);
+      require(pwrite(made, block.data(), part, static_cast<off_t>(at)) == static_cast<ssize_t>(part), "pwrite");
+    }
+    require(fsync(made) == 0, "fsync");
+    close(made);
+  }
+
+  bench::Scratch scratch_;
+
+ public:
+  const std::uint64_t bytes;
+  const std::string out;
+  std::unique_ptr<FreshMemory> fresh;
+
+ private:
+  std::string in_;
+  int fd_ = -1;
+  int direct_ = -1;
+  std::unique_ptr<FreshMemory> touched_;
+};
+
+// The contenders of one race, with their names for --only and --json, and the contenders that could not take part.
+class Group {
+ public:
+  Group(const Options& options, std::string title) : options_(options), title_(std::move(title)) {}
+
+  void add(const std::string& name, const std::string& says, std::uint64_t bytes, std::function<void()> run,
+           std::function<void()> prepare) {
+    if (!options_.wants(name)) return;
+    names_.push_back(name);
+    bytes_.push_back(bytes);
+    contenders_.push_back({says, std::move(run), std::move(prepare)});
+  }
+  void missing(const std::string& name, const std::string& why) {
+    if (options_.wants(name)) missing_.emplace_back(name, why);
+  }
+
+  void run() {
+    if (contenders_.empty() && missing_.empty()) return;
+    race(contenders_, options_.rounds, options_.warm_up);
+    if (!options_.json) std::printf(" %s\n", title_.c_str());
+    for (std::size_t i = 0; i < contenders_.size(); ++i) print(i);
+    for (const auto& [name, why] : missing_) {
+      if (options_.json) {
+        std::printf("{\"name\": \"%s\", \"missing\": \"%s\"}\n", name.c_str(), why.c_str());
+      } else {
+        std::printf("  %-18s not on this machine: %s\n", name.c_str(), why.c_str());
+      }
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  void print(std::size_t i) const {
+    const Contender& contender = contenders_[i];
+    const double seconds = contender.median();
+    const double cpu = median_of(contender.cpu);
+    const auto bytes = static_cast<double>(bytes_[i]);
+    if (options_.json) {
+      std::printf("{\"name\": \"%s\", \"says\": \"%s\", \"bytes\": %.0f, \"seconds\": %.9f, \"cpu\": %.6f}\n",
+                  names_[i].c_str(), contender.name.c_str(), bytes, seconds, cpu);
+      return;
+    }
+    std::printf("  %-18s %-50s %9.2f ms %7.2f GB/s  %6.3f CPU s/GiB\n", names_[i].c_str(), contender.name.c_str(),
+                seconds * 1e3, bytes / seconds * 1e-9, cpu / bytes * (1u << 30));
+  }
+
+  const Options& options_;
+  std::string title_;
+  std::vector<std::string> names_;
+  std::vector<std::uint64_t> bytes_;
+  std::vector<Contender> contenders_;
+  std::vector<std::pair<std::string, std::string>> missing_;
+};
+
+std::string by(unsigned threads) {
+  return threads == 1 ? ", 1 thread" : ", " + std::to_string(threads) + " threads";
+}
+std::string named(const char* name, unsigned threads) {
+  return name + ("_" + std::to_string(threads));
+}
 
 constexpr std::uint64_t kDirectPart = 1u << 20;
 constexpr unsigned kDepth = 16;
@@ -36,30 +303,15 @@ std::vector<unsigned> counts(unsigned last) {
 
 void copies(Bench& b, const Options& options) {
   Group group(options, "memory to memory");
-  const auto both = [&b] {
-    b.renew(-1);
-    b.touched(0);
-    b.touched(1);
-  };
-  for (const unsigned n : {1u, 2u}) {
-    const auto copy = [&b, n] {
-      char* const to = b.touched(1);
-      const char* const from = b.touched(0);
-      parallel(n, b.bytes, kPart, [&](std::uint64_t at, std::uint64_t size) { std::memcpy(to + at, from + at, size); });
-    };
-    group.add(named("memcpy", n), "memcpy into touched memory" + by(n), b.bytes, copy, both);
-  }
-  const auto fresh = [&b](int advice) {
-    return [&b, advice] {
-      b.renew(advice);
-      b.touched(0);
-    };
-  };
-  const auto copy_fresh = [&b] { std::memcpy(b.fresh->data(), b.touched(0), b.bytes); };
-  group.add("memcpy_small", "memcpy into fresh 4 KiB pages, 1 thread", b.bytes, copy_fresh, fresh(MADV_NOHUGEPAGE));
-  group.add("memcpy_huge", "memcpy into fresh 2 MiB pages, 1 thread", b.bytes, copy_fresh, fresh(MADV_HUGEPAGE));
+  group.add(
+      "memcpy_small", "memcpy into fresh 4 KiB pages, 1 thread", b.bytes,
+      [&b] { std::memcpy(b.fresh->data(), b.touched(), b.bytes); },
+      [&b] {
+        b.renew(MADV_NOHUGEPAGE);
+        b.touched();
+      });
   const auto sum = [&b] {
-    const char* const from = b.touched(0);
+    const char* const from = b.touched();
     std::uint64_t total = 0;
     for (std::uint64_t at = 0; at + 8 <= b.bytes; at += 8) {
       std::uint64_t word = 0;
@@ -68,22 +320,24 @@ void copies(Bench& b, const Options& options) {
     }
     sink = total;
   };
-  group.add("sum", "every byte read from memory, 1 thread", b.bytes, sum, both);
+  group.add("sum", "every byte read from memory, 1 thread", b.bytes, sum, [&b] {
+    b.renew(-1);
+    b.touched();
+  });
   group.run();
 }
 
 void warm_reads(Bench& b, const Options& options) {
   Group group(options, "reads from the page cache");
   const auto read = [&b](unsigned threads, bool into_touched) {
-    char* const to = into_touched ? b.touched(0) : b.fresh->data();
+    char* const to = into_touched ? b.touched() : b.fresh->data();
     const int fd = b.fd();
-    parallel(threads, b.bytes, kPart,
-             [&](std::uint64_t at, std::uint64_t size) { bench::pread_all(fd, to + at, at, size); });
+    parallel(threads, b.bytes, kPart, [&](std::uint64_t at, std::uint64_t size) { pread_all(fd, to + at, at, size); });
   };
   const auto prepare = [&b](int advice) {
     return [&b, advice] {
       b.renew(advice);
-      if (advice < 0) b.touched(0);
+      if (advice < 0) b.touched();
       (void)b.fd();
     };
   };
@@ -100,70 +354,11 @@ void warm_reads(Bench& b, const Options& options) {
   group.run();
 }
 
-// Maps the file and touches one byte of every page. Reads it in a shared map, or writes it in a private map.
-void touch_map(Bench& b, unsigned threads, bool write) {
-  const int protection = write ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* const map = mmap(nullptr, b.bytes, protection, write ? MAP_PRIVATE : MAP_SHARED, b.fd(), 0);
-  bench::require(map != MAP_FAILED, "mmap");
-  parallel(threads, b.bytes, kPart, [&](std::uint64_t begin, std::uint64_t size) {
-    auto* const bytes = static_cast<volatile char*>(map) + begin;
-    for (std::uint64_t at = 0; at < size; at += 4096) {
-      if (write) {
-        bytes[at] = 1;
-      } else {
-        (void)bytes[at];
-      }
-    }
-  });
-  munmap(map, b.bytes);
-}
-
-void maps(Bench& b, const Options& options) {
-  Group group(options, "maps of a file in the page cache");
-  const auto prepare = [&b] {
-    b.renew(-1);
-    (void)b.fd();
-  };
-  for (const unsigned n : counts(options.threads)) {
-    group.add(
-        named("mmap_touch", n), "mmap, one byte of every page read" + by(n), b.bytes,
-        [&b, n] { touch_map(b, n, false); }, prepare);
-    group.add(
-        named("mmap_write", n), "private mmap, one byte of every page written" + by(n), b.bytes,
-        [&b, n] { touch_map(b, n, true); }, prepare);
-  }
-  group.run();
-}
-
-double resident(int fd, std::uint64_t size) {
-  void* const map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return 1;
-  std::vector<unsigned char> pages((size + 4095) / 4096);
-  const bool known = mincore(map, size, pages.data()) == 0;
-  munmap(map, size);
-  if (!known) return 1;
-  const auto in = std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
-  return static_cast<double>(in) / static_cast<double>(pages.size());
-}
-
-// Removes the file from the page cache. Returns an empty text, or the reason why the file stays.
-std::string evict(int fd, std::uint64_t size) {
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  if (resident(fd, size) < 0.01) return "";
-  sync();
-  const int all = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-  const bool dropped = all >= 0 && write(all, "1", 1) == 1;
-  const std::string why = dropped ? "" : std::strerror(errno);
-  if (all >= 0) close(all);
-  if (!dropped) return "the file stays in the page cache, and drop_caches: " + why;
-  return resident(fd, size) < 0.01 ? "" : "the file stays in the page cache after drop_caches";
-}
-
 // Reads the file with kDepth requests under way. The memory holds the whole file, or, if ring_only, just one part per
 // request, which is used again and again.
 void read_uring(Bench& b, char* memory, bool ring_only) {
   bench::Uring uring;
-  bench::require(uring.open(kDepth), "io_uring_setup");
+  require(uring.open(kDepth), "io_uring_setup");
   const std::uint64_t size = b.blocks();
   std::uint64_t lengths[kDepth] = {};
   std::uint64_t next = 0;
@@ -179,7 +374,7 @@ void read_uring(Bench& b, char* memory, bool ring_only) {
   while (under_way > 0) {
     const auto [slot, result] = uring.wait();
     if (result < 0) errno = -result;
-    bench::require(result >= 0 && static_cast<std::uint64_t>(result) == lengths[slot], "io_uring read");
+    require(result >= 0 && static_cast<std::uint64_t>(result) == lengths[slot], "io_uring read");
     --under_way;
     if (next < size) send(slot);
   }
@@ -193,7 +388,7 @@ void add_uring(Group& group, Bench& b) {
     group.missing("io_uring_huge", why);
     return;
   }
-  const auto memory = std::make_shared<bench::FreshMemory>(kDepth * kDirectPart, MADV_HUGEPAGE);
+  const auto memory = std::make_shared<FreshMemory>(kDepth * kDirectPart, MADV_HUGEPAGE);
   std::memset(memory->data(), 3, kDepth * kDirectPart);
   group.add(
       "io_uring_ring", "io_uring, O_DIRECT, 16 x 1 MiB, into 16 MiB", b.blocks(),
@@ -204,7 +399,7 @@ void add_uring(Group& group, Bench& b) {
 }
 
 void cold_reads(Bench& b, const Options& options) {
-  if (!options.wants_any({"direct", "io_uring", "cold"})) return;
+  if (!options.wants_any({"direct", "io_uring"})) return;
   Group group(options, "reads from the device");
   if (b.direct() < 0) {
     const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
@@ -217,41 +412,26 @@ void cold_reads(Bench& b, const Options& options) {
         char* const to = b.fresh->data();
         const int fd = b.direct();
         parallel(n, b.blocks(), kDirectPart,
-                 [&](std::uint64_t at, std::uint64_t size) { bench::pread_all(fd, to + at, at, size); });
+                 [&](std::uint64_t at, std::uint64_t size) { pread_all(fd, to + at, at, size); });
       };
       group.add(named("direct", n), "O_DIRECT pread of 1 MiB into fresh 2 MiB pages" + by(n), b.blocks(), read,
                 [&b] { b.renew(MADV_HUGEPAGE); });
     }
     add_uring(group, b);
   }
-  const std::string kept = evict(b.fd(), b.bytes);
-  for (const unsigned n : counts(options.threads)) {
-    if (!kept.empty()) {
-      group.missing(named("cold_pread", n), kept);
-      continue;
-    }
-    const auto read = [&b, n] {
-      char* const to = b.fresh->data();
-      parallel(n, b.bytes, kPart,
-               [&](std::uint64_t at, std::uint64_t size) { bench::pread_all(b.fd(), to + at, at, size); });
-    };
-    group.add(named("cold_pread", n), "buffered pread into fresh 2 MiB pages, cold" + by(n), b.bytes, read, [&b] {
-      b.renew(MADV_HUGEPAGE);
-      (void)evict(b.fd(), b.bytes);
-    });
-  }
   group.run();
 }
 
-void write_all(Bench& b, unsigned threads, int flags, bool allocate, bool durable, std::uint64_t size) {
-  const int fd = open(b.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | flags, 0644);
-  bench::require(fd >= 0, "open");
-  if (allocate) (void)posix_fallocate(fd, 0, static_cast<off_t>(size));
-  const char* const from = b.touched(0);
+// Buffered, or past the page cache and durable.
+void write_all(Bench& b, unsigned threads, bool direct, std::uint64_t size) {
+  const int fd = open(b.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | (direct ? O_DIRECT : 0), 0644);
+  require(fd >= 0, "open");
+  if (direct) (void)posix_fallocate(fd, 0, static_cast<off_t>(size));
+  const char* const from = b.touched();
   parallel(threads, size, kPart, [&](std::uint64_t at, std::uint64_t part) {
-    bench::require(pwrite(fd, from + at, part, static_cast<off_t>(at)) == static_cast<ssize_t>(part), "pwrite");
+    require(pwrite(fd, from + at, part, static_cast<off_t>(at)) == static_cast<ssize_t>(part), "pwrite");
   });
-  if (durable) bench::require(fdatasync(fd) == 0, "fdatasync");
+  if (direct) require(fdatasync(fd) == 0, "fdatasync");
   close(fd);
 }
 
@@ -259,17 +439,14 @@ void writes(Bench& b, const Options& options) {
   Group group(options, "writes of a new file");
   const auto prepare = [&b] {
     b.renew(-1);
-    b.touched(0);
+    b.touched();
     unlink(b.out.c_str());
     sync();
     b.pretouch();
   };
   group.add(
-      "write_buffered", "buffered writes of 2 MiB, not durable", b.bytes,
-      [&b] { write_all(b, 1, 0, false, false, b.bytes); }, prepare);
-  group.add(
-      "write_fdatasync", "buffered writes of 2 MiB, fdatasync", b.bytes,
-      [&b] { write_all(b, 1, 0, false, true, b.bytes); }, prepare);
+      "write_buffered", "buffered writes of 2 MiB, not durable", b.bytes, [&b] { write_all(b, 1, false, b.bytes); },
+      prepare);
   const int probe = open(b.out.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0644);
   const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
   if (probe >= 0) close(probe);
@@ -280,7 +457,7 @@ void writes(Bench& b, const Options& options) {
     }
     group.add(
         named("write_direct", n), "fallocate, O_DIRECT writes of 2 MiB, fdatasync" + by(n), b.blocks(),
-        [&b, n] { write_all(b, n, O_DIRECT, true, true, b.blocks()); }, prepare);
+        [&b, n] { write_all(b, n, true, b.blocks()); }, prepare);
   }
   group.run();
 }
@@ -313,15 +490,13 @@ std::optional<Options> parse(int argc, char** argv) {
       options.file = argv[++i];
     } else if (name == "--directory") {
       options.directory = argv[++i];
-    } else if (name == "--threads") {
-      options.threads = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
     } else if (name == "--rounds") {
       options.rounds = static_cast<int>(std::strtol(argv[++i], nullptr, 10));
     } else {
       return std::nullopt;
     }
   }
-  if (options.bytes < 4096 || options.threads == 0 || options.threads > 256 || options.rounds < 1) return std::nullopt;
+  if (options.bytes < 4096 || options.rounds < 1) return std::nullopt;
   return options;
 }
 
@@ -331,7 +506,7 @@ int main(int argc, char** argv) {
   const std::optional<Options> options = parse(argc, argv);
   if (!options) {
     std::fprintf(stderr,
-                 "usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--threads N] "
+                 "usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] "
                  "[--rounds N] [--no-warm-up]\n");
     return 2;
   }
@@ -345,7 +520,6 @@ int main(int argc, char** argv) {
   Bench b(*options);
   copies(b, *options);
   warm_reads(b, *options);
-  maps(b, *options);
   cold_reads(b, *options);
   writes(b, *options);
 }

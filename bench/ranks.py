@@ -182,9 +182,7 @@ class Ways:
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
         files = {name: int(name.split(".")[1]) + 1 for name in self.state}
-        writer = HuggingFaceStorageWriter(
-            self.saved, files, save_distributed=True, enable_consolidation=consolidated
-        )
+        writer = HuggingFaceStorageWriter(self.saved, files, save_distributed=True, enable_consolidation=consolidated)
         dcp.save(self.state, storage_writer=writer)
 
     def save_hf_parts(self) -> None:
@@ -236,9 +234,7 @@ def places(folder: str) -> dict[Path, list[tuple[str, int]]]:
             size = int.from_bytes(opened.read(8), "little")
             header = json.loads(opened.read(size))
         found[file] = [
-            (name, 8 + size + entry["data_offsets"][0])
-            for name, entry in header.items()
-            if name != "__metadata__"
+            (name, 8 + size + entry["data_offsets"][0]) for name, entry in header.items() if name != "__metadata__"
         ]
     return found
 
@@ -320,10 +316,7 @@ class Group:
         command = [python, __file__, "--serve", folder, f"{self.meeting.name}/store"]
         self.processes = [
             subprocess.Popen(
-                [*command, str(rank), str(ranks)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
+                [*command, str(rank), str(ranks)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             for rank in range(ranks)
         ]
@@ -333,9 +326,7 @@ class Group:
             assert process.stdin
             process.stdin.write(way + "\n")
             process.stdin.flush()
-        reports = [
-            json.loads(process.stdout.readline()) for process in self.processes if process.stdout
-        ]
+        reports = [json.loads(process.stdout.readline()) for process in self.processes if process.stdout]
         for report in reports:
             if "missing" in report:
                 return report
@@ -406,9 +397,7 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
                 check_saved(folder, report["sum"])
             if "missing" not in report and ways[i][2] != "nothing":
                 expected = report["sum"] if expected is None else expected
-                assert abs(report["sum"] - expected) < 1e-6 * expected, (
-                    f"{ways[i]} loaded other values"
-                )
+                assert abs(report["sum"] - expected) < 1e-6 * expected, f"{ways[i]} loaded other values"
             if turn > 0 or "missing" in report:
                 measured[i].append(report)
     for group in groups.values():
@@ -419,10 +408,7 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
 
 def print_table(names: list[str], measured: dict[int, list[dict[str, Any]]], moves: str) -> None:
     """Print the medians of each way. `moves`: "read" or "written"."""
-    print(
-        "| way | time | time / ours | CPU of all ranks | peak memory per rank |"
-        f" bytes {moves} by all ranks |"
-    )
+    print(f"| way | time | time / ours | CPU of all ranks | peak memory per rank | bytes {moves} by all ranks |")
     print("|---|---|---|---|---|---|")
     first = None
     for i, says in enumerate(names):
@@ -430,10 +416,7 @@ def print_table(names: list[str], measured: dict[int, list[dict[str, Any]]], mov
         if "missing" in turns[0]:
             print(f"| {says} | {turns[0]['missing']} | | | | |")
             continue
-        mid = {
-            key: statistics.median(turn[key] for turn in turns)
-            for key in ("seconds", "cpu", "peak", moves)
-        }
+        mid = {key: statistics.median(turn[key] for turn in turns) for key in ("seconds", "cpu", "peak", moves)}
         first = first or mid["seconds"]
         print(
             f"| {says} | {mid['seconds'] * 1000:.0f} ms | {mid['seconds'] / first:.2f} | {mid['cpu']:.2f} s"
@@ -443,9 +426,7 @@ def print_table(names: list[str], measured: dict[int, list[dict[str, Any]]], mov
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", metavar="PYTHON", help="without it, only ours runs")
     parser.add_argument("--fastsafetensors", metavar="PYTHON", help="with fastsafetensors and torch")
     parser.add_argument("--ranks", default="2,4,8")
@@ -458,9 +439,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         subprocess.run([sys.executable, "-c", MAKE, folder, str(arguments.size * MIB)], check=True)
         total = sum(file.stat().st_size for file in Path(folder).glob("*.safetensors"))
-        print(
-            f"{total / MIB:,.0f} MiB in 8 files. Medians of {arguments.rounds} turns, after one that compares."
-        )
+        print(f"{total / MIB:,.0f} MiB in 8 files. Medians of {arguments.rounds} turns, after one that compares.")
         print(f"{os.cpu_count()} processors, load before: {os.getloadavg()[0]:.1f} (0 is idle)")
         for ranks in map(int, arguments.ranks.split(",")):
             for cold in (False, True) if arguments.cold and not arguments.save else (False,):

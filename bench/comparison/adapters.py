@@ -245,17 +245,12 @@ class Reference(Adapter):
 class Ours(Reference):
     """This package: what the reference has, in the same calls, and what it adds."""
 
-    def _new(self) -> Function:
+    @staticmethod
+    def _new(paths: list[str], **options: Any) -> Tensors:
         import safetensors
 
-        if not hasattr(safetensors, "load"):
-            raise Missing("not in this version")
-        new: Function = safetensors.load
-        return new
-
-    @staticmethod
-    def _one(paths: list[str]) -> Any:
-        return paths[0] if len(paths) == 1 else paths
+        tensors: Tensors = safetensors.load(paths[0] if len(paths) == 1 else paths, framework="pt", **options)
+        return tensors
 
     @classmethod
     def contenders(cls, op: str) -> dict[str, str]:
@@ -265,31 +260,20 @@ class Ours(Reference):
 
     @does("load", "load()")
     def load_new(self, paths: list[str]) -> Tensors:
-        tensors: Tensors = self._new()(self._one(paths), framework="pt")
-        return tensors
+        return self._new(paths)
 
     @does("load", "auto")
     def load_auto(self, paths: list[str]) -> Tensors:
-        from safetensors import SafetensorError
-
-        try:
-            return self._load(paths, "auto")
-        except SafetensorError as error:
-            if "backend" in str(error):
-                raise Missing("not in this version") from None
-            raise
+        return self._load(paths, "auto")
 
     @does("load", "load(cache=keep)")
     def load_past_cache(self, paths: list[str]) -> Tensors:
-        tensors: Tensors = self._new()(self._one(paths), framework="pt", cache="keep")
-        return tensors
+        return self._new(paths, cache="keep")
 
     def _into(self, paths: list[str], module: Any) -> Tensors:
-        try:
-            from safetensors.torch import load_into
-        except ImportError:
-            raise Missing("not in this version") from None
-        load_into(module, self._one(paths))
+        from safetensors.torch import load_into
+
+        load_into(module, paths[0] if len(paths) == 1 else paths)
         return dict(module.state_dict())
 
     @does("into_new", "load_into")
@@ -302,8 +286,6 @@ class Ours(Reference):
 
     @does("slice", "load()")
     def slice_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
-        from safetensors import safe_open
-
         return self._sliced(paths, "auto", dim, rank, world)
 
     @does("slice_view", "load()")
@@ -313,13 +295,11 @@ class Ours(Reference):
     def _sliced(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
-        new = self._new()
         boxes = {}
         for path in paths:
             with safe_open(path, "pt") as f:
                 boxes.update({name: box(f.get_slice(name).get_shape(), dim, rank, world) for name in f.keys()})
-        tensors: Tensors = new(self._one(paths), slices=boxes, framework="pt", backend=backend)
-        return tensors
+        return self._new(paths, slices=boxes, backend=backend)
 
     @does("layers", "load()")
     def layers_new(self, paths: list[str], rank: int, world: int) -> Tensors:
@@ -332,11 +312,9 @@ class Ours(Reference):
     def _chosen(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
-        new = self._new()
         with safe_open(paths[0], "pt") as f:
             names = layers(f.keys(), rank, world)
-        tensors: Tensors = new(paths[0], keys=names, framework="pt", backend=backend)
-        return tensors
+        return self._new(paths[:1], keys=names, backend=backend)
 
     def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
         save_file(tensors, target, durability="full" if durable else "none")
