@@ -184,7 +184,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointLayout& layout, std::shared_ptr<State> state) noexcept
       : layout_(layout), state_(std::move(state)) {}
   CheckpointLayout layout_;
-  std::shared_ptr<State> state_;  // of this object alone
+  // Only this object owns it. A shared_ptr needs no complete State to destroy it.
+  std::shared_ptr<State> state_;
 };
 
 /// @{

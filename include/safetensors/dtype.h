@@ -61,8 +61,6 @@ enum class Dtype : std::uint8_t {
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
 
 namespace detail {
-// Returns the DLDataTypeCode of DLPack 1.1 for a dtype. Returns that of U8 for Dtype::UNKNOWN.
-[[nodiscard]] std::uint8_t dlpack_code(Dtype dtype) noexcept;
 struct CallToStringInstead {};
 }  // namespace detail
 /// @cond

@@ -97,7 +97,8 @@ struct TensorInfo {
 namespace detail {
 struct HeaderState;
 
-// A forward iterator over a List with operator[](index), for range-based `for` and <algorithm>.
+// A forward iterator over a List with operator[](index), for range-based `for` and <algorithm>. A binary search over it
+// takes linear time, because it moves by one step at a time.
 template <class List>
 class IndexIterator {
  public:
@@ -129,7 +130,7 @@ class IndexIterator {
 /// copy of the Header exists. Call const functions from any thread.
 class TensorList {
  public:
-  /// A forward iterator over TensorInfo.
+  /// A forward iterator over TensorInfo. A binary search over it takes linear time: search with operator[] instead.
   using iterator = detail::IndexIterator<TensorList>;
 
   /// Makes an empty list.
@@ -160,7 +161,7 @@ class Metadata {
  public:
   /// A key and its value. Both are views of text in the Header.
   using value_type = std::pair<std::string_view, std::string_view>;
-  /// A forward iterator over pairs.
+  /// A forward iterator over pairs. A binary search over it takes linear time: search with operator[] instead.
   using iterator = detail::IndexIterator<Metadata>;
 
   /// Makes an empty view.
@@ -334,7 +335,8 @@ class HeaderBuilder {
  private:
   friend struct detail::Access<HeaderBuilder>;
   struct State;
-  std::shared_ptr<State> state_;  // of this object alone
+  // Only this object owns it. A shared_ptr needs no complete State to destroy it.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace v0

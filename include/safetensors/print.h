@@ -34,11 +34,11 @@ inline namespace v0 {
 }
 
 namespace detail {
-template <class T, class... Types>
-inline constexpr bool kIsOneOf = (std::is_same_v<T, Types> || ...);
 // The types that streams print.
 template <class T>
-inline constexpr bool kIsPrintable = kIsOneOf<T, Dtype, Errc, Shape, TensorInfo, Tensor, Array, Error>;
+inline constexpr bool kIsPrintable =
+    std::is_same_v<T, Dtype> || std::is_same_v<T, Errc> || std::is_same_v<T, Shape> || std::is_same_v<T, TensorInfo> ||
+    std::is_same_v<T, Tensor> || std::is_same_v<T, Array> || std::is_same_v<T, Error>;
 }  // namespace detail
 
 /// Writes the text that to_string() returns, and returns the stream. May throw `std::bad_alloc`.

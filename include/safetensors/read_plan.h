@@ -136,7 +136,7 @@ namespace detail {
 struct PlanNames;
 }
 
-/// The results of ReadPlan::execute().
+/// The results of ReadPlan::execute() and read_packed().
 struct ReadResult {
   /// The arrays, in the order of add(). New memory is aligned to 64 bytes.
   ///
@@ -144,7 +144,7 @@ struct ReadResult {
   /// not keep that memory alive. For a destination with strides or on a device, the Array has no bytes.
   std::vector<Array> arrays;
   ReadReport report;  ///< bytes, times and fallbacks of the plan
-  Array memory = {};  ///< of read_packed(): the buffer that all arrays share; dtype U8
+  Array memory = {};  ///< after read_packed(): the buffer that all arrays share, dtype U8; else empty
 
   /// Returns the array of the tensor with this name, or nullptr. If several items have this name, returns the first.
   /// The pointer is valid until `arrays` changes. `arrays` must still have the order that execute() returned.
@@ -242,6 +242,9 @@ class ReadPlan {
 /// per page fault instead of 4 KiB. Each array and the buffer itself keep all of it alive. Each array begins at a
 /// multiple of `alignment`, a power of two from 1 to 4096. The bytes between two arrays are 0.
 ///
+/// As in every plan, several items may have one name: slices of one tensor, or tensors of several files. All of them
+/// are in the buffer, and ReadResult::find() returns the first.
+///
 /// For memory of your own, give each item a Destination, and call ReadPlan::execute(). The options work as there. The
 /// arrays that ReadOptions::on_reserved gets do not keep the buffer alive.
 /// Errors: invalid_argument (the alignment, or an item has a Destination), size_overflow, and those of
@@ -292,7 +295,8 @@ class Stream {
   friend class ReadPlan;
   struct State;
   explicit Stream(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
-  std::shared_ptr<State> state_;  // of this object alone
+  // Only this object owns it. A shared_ptr needs no complete State to destroy it.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace v0

@@ -163,7 +163,8 @@ class Writer {
   struct State;
   Writer(const Header& header, std::shared_ptr<State> state) noexcept : header_(header), state_(std::move(state)) {}
   Header header_;
-  std::shared_ptr<State> state_;  // of this object alone
+  // Only this object owns it. A shared_ptr needs no complete State to destroy it.
+  std::shared_ptr<State> state_;
 };
 
 /// Options of edit_metadata().

@@ -8,6 +8,9 @@ namespace {
 using namespace safetensors;
 using namespace safetensors::c;
 
+static_assert(SAFETENSORS_ACCESS_READ == static_cast<int>(Access::read));
+static_assert(SAFETENSORS_MAP_COPY_ON_WRITE == static_cast<int>(Map::copy_on_write));
+
 OpenOptions open_options_of(Call& call, const safetensors_open_options* given) {
   const safetensors_open_options options = call.options(given);
   call.reserved(options.reserved);
@@ -48,15 +51,11 @@ Result<Count> said(const char* callback, Count max, Run&& run) {
   Count count = 0;
   const safetensors_status status = run(&count, &error);
   if (status == SAFETENSORS_OK && count <= max) return count;
-  Error result =
-      make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
-                                        " bytes, expected at most " + std::to_string(max));
-  if (status == SAFETENSORS_OK) return result;
-  if (std::strcmp(safetensors_status_name(status), "unknown") != 0) result.code = static_cast<Errc>(status);
-  result.os_error = error.os_error;
-  result.offset = error.offset;
-  result.message.assign(error.message, strnlen(error.message, sizeof error.message));
-  result.path.assign(error.path, strnlen(error.path, sizeof error.path));
+  if (status == SAFETENSORS_OK)
+    return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
+                                             " bytes, expected at most " + std::to_string(max));
+  Error result = error_of(status, error);
+  if (std::string_view(to_string(result.code)) == to_string(kUnknown)) result.code = Errc::read_failed;
   if (result.message.empty())
     result.message = std::string("the source's ") + callback + " returned status " + std::to_string(status);
   return result;
@@ -159,7 +158,9 @@ safetensors_status safetensors_model_open_paths(const char* const* paths, size_t
                                                 safetensors_error* error) {
   return open_model(options, model, error, [&](Call& call, const OpenOptions& with) {
     std::vector<std::string> list;
-    for (const char* path : call.list(paths, count, "paths")) {
+    const auto given = call.list(paths, count, "paths");
+    list.reserve(given.size());
+    for (const char* path : given) {
       if (!path) return call.invalid("path " + std::to_string(list.size()) + " is NULL");
       list.emplace_back(path);
     }

@@ -17,6 +17,8 @@ using namespace safetensors;
 using namespace safetensors::c;
 
 constexpr int kCaches = 5;  // in C, they begin with the default
+static_assert((static_cast<int>(Cache::automatic) + 1) % kCaches == SAFETENSORS_CACHE_AUTOMATIC);
+static_assert(SAFETENSORS_DIM_KIND_ELLIPSIS == static_cast<int>(DimSlice::Kind::ellipsis));
 
 safetensors_dim dim_of(const DimSlice& dim) noexcept {
   const auto kind = static_cast<std::int32_t>(dim.kind);
@@ -31,8 +33,7 @@ struct Wanted {
   Slice slice;
   Destination destination;
   std::optional<Dtype> cast;
-  bool elsewhere = false;  // has a destination
-  std::size_t size = 0;    // of the destination
+  std::optional<std::size_t> size;  // of the destination, if there is one
 
   Status add_to(ReadPlan& plan, const Tensor& tensor, bool with_destination) const {
     return plan.add(tensor, slice, with_destination ? destination : Destination(), cast);
@@ -46,15 +47,13 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
   if (request.slice_count != 0) wanted.slice = call.slice(request.slice, request.slice_count);
   const auto bytes = call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
   wanted.destination.strides = call.list(request.strides, request.stride_count, "strides");
-  wanted.elsewhere = request.destination != nullptr;
-  wanted.size = request.destination_size;
+  if (request.destination) wanted.size = request.destination_size;
   if (request.on_device == 0) {
     wanted.destination.bytes = bytes;
   } else {
     if (request.device < 0) call.invalid("invalid device ordinal " + std::to_string(request.device));
-    wanted.destination.device.device = request.device;
-    wanted.destination.device.address = reinterpret_cast<std::uintptr_t>(request.destination);
-    wanted.destination.device.size = request.destination_size;
+    wanted.destination.device = {request.device, reinterpret_cast<std::uintptr_t>(request.destination),
+                                 request.destination_size};
   }
   if (request.cast != 0) wanted.cast = call.dtype(request.cast);
   return wanted;
@@ -62,7 +61,7 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
 
 // Adds a tensor to a plan. C++ would give new memory to a result whose destination has no bytes.
 void add(Call& call, ReadPlan& plan, const Tensor& tensor, const Wanted& wanted) {
-  if (wanted.elsewhere && wanted.size == 0) {
+  if (wanted.size == 0) {
     ReadPlan measured;
     call.check(wanted.add_to(measured, tensor, false));
     if (measured.nbytes() != 0)
@@ -92,7 +91,7 @@ ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
   ReadOptions read;
   read.threads = options.threads;
   read.memory_limit = options.memory_limit;
-  read.cache = static_cast<Cache>((options.cache + kCaches - 1) % kCaches);
+  if (call.ok()) read.cache = static_cast<Cache>((options.cache + kCaches - 1) % kCaches);
   read.progress = progress_of(options.progress, options.user);
   read.device_stream = options.device_stream;
   return read;
@@ -143,9 +142,12 @@ namespace safetensors::c {
 
 Slice Call::slice(const safetensors_dim* dims, std::size_t count) {
   std::vector<DimSlice> made;
-  for (const safetensors_dim& given : list(dims, count, "slice")) {
+  const auto all = list(dims, count, "slice");
+  made.reserve(all.size());
+  for (const safetensors_dim& given : all) {
     enumerator("kind of a dimension's slice", given.kind, SAFETENSORS_DIM_KIND_ELLIPSIS);
     reserved(given.reserved);
+    if (!ok()) return {};
     DimSlice& dim = made.emplace_back();
     dim.kind = static_cast<DimSlice::Kind>(given.kind);
     dim.index = given.begin;
@@ -205,7 +207,7 @@ safetensors_status safetensors_model_read(const safetensors_model* model, const 
     Call::clear(array);
     const auto tensor = call.tensor(model, name, name_length);
     const Wanted wanted = wanted_of(call, request);
-    if (!wanted.elsewhere) call.require(array, "array");
+    if (!wanted.size) call.require(array, "array");
     if (!call.ok()) return;
     safetensors_plan plan;
     add(call, plan.plan, *tensor, wanted);
@@ -233,7 +235,7 @@ safetensors_status safetensors_plan_add(safetensors_plan* plan, const safetensor
     const Wanted wanted = wanted_of(call, request);
     if (!call.ok()) return;
     add(call, plan->plan, *tensor, wanted);
-    if (call.ok() && !wanted.elsewhere) plan->needs_arrays = true;
+    if (call.ok() && !wanted.size) plan->needs_arrays = true;
   });
 }
 

@@ -10,11 +10,19 @@ using namespace safetensors;
 using namespace safetensors::c;
 
 // scripts/check-symbols compares the numbers in c.h with those of the C++ headers.
+static_assert(SAFETENSORS_OK == static_cast<int>(Errc::ok));
 static_assert(sizeof(safetensors_error) == 1040, "never changes: it lies in the caller's memory");
 
-// Turns an unknown number into an unknown Errc.
+// The numbers in export.h must be the first part of the text there.
+#define SAFETENSORS_TEXT_(x) #x
+#define SAFETENSORS_TEXT(x) SAFETENSORS_TEXT_(x)
+constexpr std::string_view kNumbers = SAFETENSORS_TEXT(SAFETENSORS_VERSION_MAJOR) "." SAFETENSORS_TEXT(
+    SAFETENSORS_VERSION_MINOR) "." SAFETENSORS_TEXT(SAFETENSORS_VERSION_PATCH);
+constexpr std::string_view kRelease = SAFETENSORS_VERSION_STRING;
+static_assert(kRelease.substr(0, kRelease.find('+')) == kNumbers, "the versions in export.h differ");
+
 Errc code_of(safetensors_status status) noexcept {
-  return status >= 0 && status <= 0xFFFF ? static_cast<Errc>(status) : static_cast<Errc>(0xFFFF);
+  return status >= 0 && status <= 0xFFFF ? static_cast<Errc>(status) : kUnknown;
 }
 
 // Copies the text and returns its length, as snprintf() does.
@@ -27,11 +35,15 @@ std::string_view held(const char* text, std::size_t capacity) noexcept {
   return {text, strnlen(text, capacity)};
 }
 
-std::string_view given_text(const char* text, std::size_t length) noexcept {
-  return {text, length == SAFETENSORS_NUL_TERMINATED ? std::strlen(text) : length};
-}
-
 }  // namespace
+
+Error safetensors::c::error_of(safetensors_status status, const safetensors_error& filled) {
+  return {.code = code_of(status),
+          .os_error = filled.os_error,
+          .offset = filled.offset,
+          .path = std::string(held(filled.path, sizeof filled.path)),
+          .message = std::string(held(filled.message, sizeof filled.message))};
+}
 
 extern "C" {
 
@@ -50,22 +62,13 @@ const char* safetensors_status_name(safetensors_status status) {
 size_t safetensors_error_text(const safetensors_error* error, char* text, size_t capacity) {
   if (!error) return give_text("", text, capacity);
   const std::string_view message = held(error->message, sizeof error->message);
-  return base::caught_all(
-      [&] {
-        Error copy;
-        copy.code = code_of(error->code);
-        copy.os_error = error->os_error;
-        copy.offset = error->offset;
-        copy.message = message;
-        copy.path = held(error->path, sizeof error->path);
-        return give_text(copy.to_string(), text, capacity);
-      },
-      [&] { return give_text(message, text, capacity); });
+  return base::caught_all([&] { return give_text(error_of(error->code, *error).to_string(), text, capacity); },
+                          [&] { return give_text(message, text, capacity); });
 }
 
 size_t safetensors_printable(const char* text, size_t length, char* shown, size_t capacity) {
   if (!text) return give_text("", shown, capacity);
-  const std::string_view given = given_text(text, length);
+  const std::string_view given = Call().text(text, length, "text");
   const auto plain = [](char byte) { return byte < ' ' || byte > '~' || byte == '\\' ? '?' : byte; };
   return base::caught_all([&] { return give_text(printable(given), shown, capacity); },
                           [&] {
@@ -86,7 +89,7 @@ uint32_t safetensors_dtype_bits(safetensors_dtype dtype) {
 }
 
 safetensors_dtype safetensors_dtype_parse(const char* name, size_t length) {
-  const auto known = name ? parse_dtype(given_text(name, length)) : std::nullopt;
+  const auto known = name ? parse_dtype(Call().text(name, length, "name")) : std::nullopt;
   return known ? static_cast<safetensors_dtype>(*known) : 0;
 }
 

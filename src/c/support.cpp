@@ -81,7 +81,7 @@ void Call::require(const void* pointer, const char* name) {
 }
 
 std::string_view Call::text(const char* pointer, std::size_t length, const char* name) {
-  if (pointer && length == SAFETENSORS_NUL_TERMINATED) return pointer;
+  if (ok() && pointer && length == SAFETENSORS_NUL_TERMINATED) return pointer;
   const auto characters = list(pointer, length, name);
   return {characters.data(), characters.size()};
 }

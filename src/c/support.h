@@ -44,6 +44,11 @@ using base::make_error;
 // Fills the error of the caller, which may be NULL, and returns the status. An empty Error is a success.
 safetensors_status report(const Error& error, safetensors_error* out) noexcept;
 
+inline constexpr Errc kUnknown{0xFFFF};  // stands for all numbers that are no Errc
+
+// The Error that the caller filled, with the code of this status. May throw std::bad_alloc.
+[[nodiscard]] Error error_of(safetensors_status status, const safetensors_error& filled);
+
 // Copies text to the capacity, cut at a whole character, and ends it with NUL.
 void copy_text(std::string_view text, char* destination, std::size_t capacity, std::string_view mark) noexcept;
 
@@ -58,8 +63,8 @@ void give_struct(T filled, T* to) noexcept {
   write_struct(&filled, to, sizeof(T));
 }
 
-// One call of the C interface, and its first error. Each function checks or takes an argument. After an error, it does
-// nothing and returns an empty value.
+// One call of the C interface. Each function checks or takes an argument. The first error stays. After an error, the
+// values that these functions return are safe, but mean nothing: test ok() before you compute with them.
 class Call {
  public:
   [[nodiscard]] bool ok() const noexcept { return status_.ok(); }

@@ -17,6 +17,8 @@ namespace {
 using namespace safetensors;
 using namespace safetensors::c;
 
+static_assert(SAFETENSORS_DURABILITY_NONE == static_cast<int>(Durability::none));
+
 TensorData tensor_data_of(Call& call, const safetensors_tensor_data& given, bool with_bytes) {
   TensorData data;
   data.name = call.text(given.name, given.name_length, "name");
@@ -30,13 +32,16 @@ TensorData tensor_data_of(Call& call, const safetensors_tensor_data& given, bool
 std::vector<TensorData> tensors_of(Call& call, const safetensors_tensor_data* tensors, std::size_t count,
                                    bool with_bytes) {
   std::vector<TensorData> result;
-  for (const safetensors_tensor_data& each : call.list(tensors, count, "tensors")) {
+  const auto given = call.list(tensors, count, "tensors");
+  result.reserve(given.size());
+  for (const safetensors_tensor_data& each : given) {
     Call one;
     result.push_back(tensor_data_of(one, each, with_bytes));
     if (one.ok()) continue;
     Error error = one.status().error();
     error.message = "tensor " + std::to_string(result.size() - 1) + ": " + error.message;
     call.fail(std::move(error));
+    break;
   }
   return result;
 }
@@ -61,9 +66,11 @@ Options write_options_of(Call& call, const safetensors_write_options* given) {
   call.enumerator("durability", options.durability, SAFETENSORS_DURABILITY_NONE);
   Options made;
   made.split.metadata_present = options.metadata != nullptr;
-  for (const safetensors_metadata& each : call.list(options.metadata, options.metadata_count, "metadata"))
+  for (const safetensors_metadata& each : call.list(options.metadata, options.metadata_count, "metadata")) {
     made.split.metadata.emplace_back(call.text(each.key, each.key_length, "key"),
                                      call.text(each.value, each.value_length, "value"));
+    if (!call.ok()) break;
+  }
   made.max_shard_size = options.max_shard_size;
   made.edit_in_place = options.edit_in_place != 0;
   made.layout.data_alignment = options.data_alignment;
@@ -155,6 +162,7 @@ safetensors_status safetensors_edit_metadata(const char* path, const safetensors
       auto& [key, value] = list.emplace_back();
       key = call.text(each.key, each.key_length, "key");
       if (each.value) value = call.text(each.value, each.value_length, "value");
+      if (!call.ok()) break;
     }
     if (!call.ok()) return;
     EditOptions edit;
@@ -208,7 +216,6 @@ safetensors_status safetensors_writer_copy(safetensors_writer* writer, const cha
                                            const safetensors_model* model, const char* from, size_t from_length,
                                            safetensors_error* error) {
   return guarded(error, [&](Call& call) {
-    call.require(writer, "writer");
     const std::string_view text = call.text(name, name_length, "name");
     const auto tensor = call.tensor(model, from, from_length, "from");
     use(call, writer, [&](auto& to) { return to.copy(text, *tensor); });

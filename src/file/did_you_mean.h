@@ -37,7 +37,8 @@ class DidYouMean {
   static constexpr std::size_t kMaxLength = 128;  // longer names are not compared
 
   Likeness compare(std::string_view name) noexcept;
-  std::size_t distance(std::string_view name, bool (*same)(char, char), std::size_t limit) noexcept;
+  template <class Same>
+  std::size_t distance(std::string_view name, Same same, std::size_t limit) noexcept;
 
   std::string_view meant_;
   std::string_view best_;

@@ -9,9 +9,9 @@
 #include <string>
 #include <type_traits>
 
-#include "base/exceptions.h"
-
 #include "base/error.h"
+#include "base/exceptions.h"
+#include "format/dtype/dtype.h"
 
 namespace safetensors {
 namespace detail {
@@ -79,7 +79,7 @@ DlTensor tensor_of(const Array& array, std::int64_t* dims) {
   tensor.data = array.nbytes() == 0 ? nullptr : const_cast<std::byte*>(array.bytes().data());
   tensor.device = {SAFETENSORS_DLPACK_CPU, 0};
   tensor.ndim = static_cast<std::int32_t>(rank);
-  tensor.dtype = {dlpack_code(array.dtype()), static_cast<std::uint8_t>(bits(array.dtype())), 1};
+  tensor.dtype = {format::dlpack_code(array.dtype()), static_cast<std::uint8_t>(bits(array.dtype())), 1};
   tensor.shape = dims;
   tensor.strides = dims + rank;
   tensor.byte_offset = 0;

@@ -2,6 +2,7 @@
 #include <safetensors/file.h>
 #include <safetensors/print.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 

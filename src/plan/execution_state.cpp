@@ -27,18 +27,10 @@ namespace safetensors::plan {
 namespace {
 
 io::Caching to_caching(Cache cache) noexcept {
-  switch (cache) {
-    case Cache::fill:
-      return io::Caching::fill;
-    case Cache::drop:
-      return io::Caching::drop;
-    case Cache::bypass:
-      return io::Caching::bypass;
-    case Cache::keep:
-    case Cache::automatic:  // ExecutionState decides
-      break;
-  }
-  return io::Caching::keep;
+  return cache == Cache::fill     ? io::Caching::fill
+         : cache == Cache::drop   ? io::Caching::drop
+         : cache == Cache::bypass ? io::Caching::bypass
+                                  : io::Caching::keep;  // `automatic`: ExecutionState decides
 }
 
 // Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
@@ -54,8 +46,6 @@ std::string describe_small_pages(std::uint64_t bytes) {
 }
 
 using os::MemoryRequest;
-
-constexpr std::uint64_t kMinAlignedItem = 256 << 10;  // bytes; for a smaller item, alignment may waste a page
 
 }  // namespace
 
@@ -214,9 +204,9 @@ Status ExecutionState::finish_devices() noexcept {
 std::uint32_t ExecutionState::phase(std::size_t index) const noexcept {
   const Item& item = items_[index];
   const std::uint64_t offset = item.file_offset();
-  const bool worthwhile = item.size >= kMinAlignedItem && !item.slice && item.plain() &&
-                          slots_[index].reader->direct_alignment() > MemoryRequest::kAlignment;
-  if (!worthwhile || offset % MemoryRequest::kAlignment != 0) return MemoryRequest::kAnyPhase;
+  if (!item.may_be_direct() || slots_[index].reader->direct_alignment() <= MemoryRequest::kAlignment ||
+      offset % MemoryRequest::kAlignment != 0)
+    return MemoryRequest::kAnyPhase;
   return static_cast<std::uint32_t>(offset % MemoryRequest::kPhase);
 }
 
@@ -300,7 +290,7 @@ ReadReport ExecutionState::report(double seconds) const {
     in_small_pages = cost_.bytes_in_small_pages;
   }
   if (huge_pages_refused_)
-    report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
+    report.fallbacks.emplace_back(kHugePagesRefused);
   else if (in_small_pages != 0)
     report.fallbacks.push_back(describe_small_pages(in_small_pages));
   for (std::size_t i = 0; i < readers_.size(); ++i) {

@@ -19,6 +19,9 @@
 
 namespace safetensors::plan {
 
+// A fallback of ReadReport.
+inline constexpr const char* kHugePagesRefused = "memory is in small pages: the system refuses huge ones";
+
 // The cost of one job.
 struct JobCost {
   io::ReadCounts reads;

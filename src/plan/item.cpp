@@ -2,10 +2,10 @@
 #include "plan/item.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstring>
 #include <iterator>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "base/checked.h"
@@ -16,10 +16,6 @@
 
 namespace safetensors::plan {
 namespace {
-
-Status refuse(const Item& item, Errc code, std::string message) {
-  return item.file().describe(item.info(), base::make_error(code, std::move(message)));
-}
 
 // Returns whether no two elements share a byte. Goes from the smallest stride to the largest: each stride must be at
 // least as large as the range that the loops with smaller strides cover. Sets reach to the end of the last element.
@@ -113,12 +109,10 @@ Status set_slice(Item& item, const Slice& slice) {
 struct Occupied {
   int device = -1;  // -1: memory of the host
   std::uint64_t begin = 0;
-  std::uint64_t size = 0;
   std::size_t item = 0;
+  std::uint64_t size = 0;
 
-  friend bool operator<(const Occupied& a, const Occupied& b) noexcept {
-    return std::tie(a.device, a.begin, a.item) < std::tie(b.device, b.begin, b.item);
-  }
+  friend auto operator<=>(const Occupied&, const Occupied&) = default;
 };
 
 std::vector<Occupied> occupied_by(std::span<const Item> items) {
@@ -128,12 +122,16 @@ std::vector<Occupied> occupied_by(std::span<const Item> items) {
     if (item.owned() || item.size == 0 || !item.strides.empty()) continue;
     const std::uint64_t begin =
         item.on_device() ? item.device.address : reinterpret_cast<std::uintptr_t>(item.destination.data());
-    list.push_back({item.device.device, begin, item.size, i});
+    list.push_back({item.device.device, begin, i, item.size});
   }
   return list;
 }
 
 }  // namespace
+
+Error refuse(const Item& item, Errc code, std::string message) {
+  return item.file().describe(item.info(), base::make_error(code, std::move(message)));
+}
 
 Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,
                        std::optional<Dtype> cast) {
@@ -190,10 +188,8 @@ Status check_destinations(std::span<const Item> items) {
   });
   if (overlap == list.end()) return {};
   const auto [first, second] = std::minmax(overlap->item, std::next(overlap)->item);
-  return items[second].file().describe(
-      items[second].info(),
-      base::make_error(Errc::overlapping_destination,
-                       "its destination overlaps that of " + base::tensor_named(items[first].info().name)));
+  return refuse(items[second], Errc::overlapping_destination,
+                "its destination overlaps that of " + base::tensor_named(items[first].info().name));
 }
 
 }  // namespace safetensors::plan

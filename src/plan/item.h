@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/ring.h"
@@ -41,6 +42,9 @@ struct Item {
   [[nodiscard]] bool casts() const noexcept { return dtype != file::array_dtype(info()); }
   // Returns whether the result has the bytes of the file, in their order.
   [[nodiscard]] bool plain() const noexcept { return !casts() && strides.empty(); }
+  // Returns whether direct I/O may write the result in place: the item is one range, and so large that the alignment of
+  // its memory is worth a page.
+  [[nodiscard]] bool may_be_direct() const noexcept { return plain() && !slice && size >= 256 << 10; }
   [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
   // Bytes of the result in memory of the host.
@@ -61,6 +65,9 @@ struct Slot {
   device::CopyRing* ring = nullptr;         // null for memory of the host
   std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete
 };
+
+// Returns an error that names the tensor and the file of an item. May throw std::bad_alloc.
+[[nodiscard]] Error refuse(const Item& item, Errc code, std::string message);
 
 // Errors: as ReadPlan::add. May throw std::bad_alloc.
 [[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,

@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/checked.h"
@@ -36,8 +37,7 @@ namespace {
 
 using os::MemoryRequest;
 
-constexpr std::uint64_t kMaxAlignment = 4096;        // bytes
-constexpr std::uint64_t kMinDirectItem = 256 << 10;  // bytes
+constexpr std::uint64_t kMaxAlignment = 4096;  // bytes
 
 // Items are usually in the order of the header, so sorting their entries is one pass.
 std::shared_ptr<const detail::PlanNames> name_items(std::span<const Item> items) {
@@ -86,12 +86,10 @@ Result<std::vector<std::uint64_t>> pack(std::span<const Item> items, std::uint64
     std::uint64_t offset = 0;
     const bool rounded = base::add(end, alignment - 1, offset);
     offset &= ~(alignment - 1);
-    if (!item.owned() || !rounded || !base::add(offset, item.size, end))
-      return item.file().describe(
-          item.info(), item.owned()
-                           ? base::make_error(Errc::size_overflow, "the buffer would be larger than 2^64-1 bytes")
-                           : base::make_error(Errc::invalid_argument,
-                                              "it has a destination, expected none in a buffer of the library"));
+    if (!item.owned())
+      return refuse(item, Errc::invalid_argument, "it has a destination, expected none in a buffer of the library");
+    if (!rounded || !base::add(offset, item.size, end))
+      return refuse(item, Errc::size_overflow, "the buffer would be larger than 2^64-1 bytes");
     offsets.push_back(offset);
   }
   offsets.push_back(end);
@@ -101,8 +99,7 @@ Result<std::vector<std::uint64_t>> pack(std::span<const Item> items, std::uint64
 // Direct I/O writes to memory whose address and file offset are equal modulo the block. If the alignment allows it, the
 // buffer begins where this is true for its first large tensor. In most files, it is then true for all that follow.
 std::uint32_t phase_of(std::span<const Item> items, std::span<const std::uint64_t> offsets, std::uint64_t alignment) {
-  const auto large = std::ranges::find_if(
-      items, [](const Item& item) { return item.plain() && !item.slice && item.size >= kMinDirectItem; });
+  const auto large = std::ranges::find_if(items, &Item::may_be_direct);
   if (large == items.end() || alignment > MemoryRequest::kAlignment) return 0;
   const std::uint64_t offset = offsets[static_cast<std::size_t>(large - items.begin())];
   const auto phase = static_cast<std::uint32_t>((large->file_offset() - offset) % MemoryRequest::kPhase);
@@ -136,7 +133,7 @@ Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignme
     read->arrays[i] = Array(items[i].dtype, std::move(items[i].shape), buffer.subspan(begin, size), request.memory,
                             MemoryKind::owned);
   }
-  if (!huge) read->report.fallbacks.emplace_back("memory is in small pages: the system refuses huge ones");
+  if (!huge) read->report.fallbacks.emplace_back(kHugePagesRefused);
   read->memory = Array(Dtype::U8, Shape{request.size}, buffer, request.memory, MemoryKind::owned);
   return read;
 }
@@ -154,9 +151,7 @@ Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination
     if (!item) return std::move(item).error();
     std::uint64_t bytes = 0;
     if (!base::add(nbytes(), item->size, bytes))
-      return item->file().describe(
-          item->info(),
-          base::make_error(Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes"));
+      return plan::refuse(*item, Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes");
     if (!state_)
       state_ = std::make_shared<State>();
     else if (state_.use_count() > 1)
@@ -198,14 +193,14 @@ Status Tensor::read_cast(Span<std::byte> destination, const Slice& slice, std::o
 
 const Array* ReadResult::find(std::string_view name) const& noexcept {
   if (!names) return nullptr;
-  for (const Header& header : names->headers) {
+  std::size_t first = arrays.size();
+  for (const Header& header : names->headers) {  // several may have the name
     const TensorInfo* const info = header.find(name);
     if (info == nullptr) continue;
     const auto found = std::ranges::lower_bound(names->items, info, {}, &decltype(names->items)::value_type::first);
-    if (found != names->items.end() && found->first == info && found->second < arrays.size())
-      return &arrays[found->second];
+    if (found != names->items.end() && found->first == info) first = std::min<std::size_t>(first, found->second);
   }
-  return nullptr;
+  return first < arrays.size() ? &arrays[first] : nullptr;
 }
 
 }  // namespace v0

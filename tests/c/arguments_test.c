@@ -1,9 +1,10 @@
 /* The promises of c.h on arguments: each required pointer that is NULL is INVALID_ARGUMENT, results are NULL or 0 after
  * it, and every growing struct is refused if its size is wrong. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <sys/mman.h>
 
 #include "c/files.h"
 
@@ -189,6 +190,33 @@ static void null_of_writes(void) {
   REFUSED("writer", safetensors_writer_commit(NULL, &error));
 }
 
+/* A copy of an entry at the end of a page. The next page cannot be read. */
+static void* before_wall(const void* entry, size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char* const pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0) exit(1);
+  return memcpy(pages + page - size, entry, size);
+}
+
+/* After the first bad entry of a list, no other entry is read. */
+static void first_error_of_lists(void) {
+  const char* const to = in_directory("new");
+  const safetensors_tensor_data tensor = {"a", NUL, 99, 0, NULL, 0, NULL, 0};
+  const safetensors_tensor_data* const tensors = before_wall(&tensor, sizeof tensor);
+  const safetensors_dim dim = {99, 0, 0, 0, 0};
+  const safetensors_dim* const slice = before_wall(&dim, sizeof dim);
+  const safetensors_metadata pair = {NULL, 1, "a", 1};
+  const safetensors_metadata* const pairs = before_wall(&pair, sizeof pair);
+  safetensors_write_options options = SAFETENSORS_WRITE_OPTIONS_INIT;
+  options.metadata = pairs;
+  options.metadata_count = 2;
+  REFUSED("tensor 0: unknown dtype 99", safetensors_save(to, tensors, 2, NULL, &error));
+  REFUSED("tensor 0: unknown dtype 99", safetensors_writer_create(to, tensors, 2, NULL, &out.writer, &error));
+  REFUSED("kind of a dimension's slice 99", safetensors_writer_write_slice(writer, "a", NUL, slice, 2, "", 1, &error));
+  REFUSED("key", safetensors_save(to, NULL, 0, &options, &error));
+  REFUSED("key", safetensors_edit_metadata(path, pairs, 2, NULL, &error));
+}
+
 /* Frees the handles that a call with a struct made. */
 static void release(void) {
   if (!filled(&out.model, sizeof out.model, 0xA5)) safetensors_model_free(out.model);
@@ -291,6 +319,7 @@ int main(void) {
   null_of_models();
   null_of_reads();
   null_of_writes();
+  first_error_of_lists();
   sizes_of_options();
   sizes_of_others();
   safetensors_writer_free(writer);

@@ -1,4 +1,4 @@
-#include <safetensors/dtype.h>
+#include "format/dtype/dtype.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST(Dtype, PinsAllProperties) {
     EXPECT_EQ(st::parse_dtype(row.name), dtype) << row.name;
     EXPECT_EQ(st::rank(dtype), row.rank) << row.name;
     EXPECT_EQ(st::bits(dtype), row.bits) << row.name;
-    EXPECT_EQ(st::detail::dlpack_code(dtype), row.code) << row.name;
+    EXPECT_EQ(st::format::dlpack_code(dtype), row.code) << row.name;
     EXPECT_EQ(st::all_dtypes()[row.rank], dtype) << row.name;
   }
 }

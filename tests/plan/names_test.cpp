@@ -3,6 +3,7 @@
 #include <safetensors/read_plan.h>
 
 #include "support/checkpoint_support.h"
+#include "support/file_support.h"
 
 namespace safetensors::test {
 namespace {
@@ -33,6 +34,27 @@ TEST(PlanNames, FindArraysOfManyFiles) {
   EXPECT_EQ(result.find("t00003"), nullptr);
   const ReadResult none;
   EXPECT_EQ(none.find("x"), nullptr);
+}
+
+// Whatever the addresses of the files in memory.
+TEST(PlanNames, FindFirstItemAmongFiles) {
+  const std::string header = R"({"s":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                             R"("t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";
+  std::vector<File> files;
+  for (const char* const data : {"sA", "sB", "sC"}) {
+    files.push_back(File::from_source(std::make_shared<ScriptedSource>(file_bytes(header, data))).value());
+  }
+  for (std::size_t first = 0; first < files.size(); ++first) {
+    ReadPlan plan;
+    for (std::size_t i = 0; i < files.size(); ++i)
+      ASSERT_TRUE(succeeds(plan.add(tensor(files[(first + 1 + i) % files.size()], "s"))));
+    for (std::size_t i = 0; i < files.size(); ++i)
+      ASSERT_TRUE(succeeds(plan.add(tensor(files[(first + i) % files.size()], "t"))));
+    for (const ReadResult& result : {plan.execute().value(), read_packed(plan).value()}) {
+      EXPECT_EQ(result.find("t"), &result.arrays[files.size()]) << first;
+      EXPECT_EQ(result.find("s"), &result.arrays[0]) << first;
+    }
+  }
 }
 
 }  // namespace

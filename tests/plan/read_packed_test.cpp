@@ -86,6 +86,7 @@ TEST(ReadPacked, PlacesItemsInOrderOfPlan) {
   EXPECT_EQ(packed->arrays[0].bytes().data(), start);
   EXPECT_EQ(packed->arrays[1].bytes().data(), start + 16);
   EXPECT_EQ(packed->arrays[2].bytes().data(), start + 48);
+  EXPECT_EQ(packed->find("a"), &packed->arrays[1]) << "the first item of a name counts";
   EXPECT_EQ(reserved, (std::vector<std::string>{"[2]", "[2, 3]", "[2]"}));
   Array b = packed->arrays[0];
   *packed = ReadResult();  // the array keeps the memory

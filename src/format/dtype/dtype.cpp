@@ -2,8 +2,9 @@
 //
 // A header has one name per tensor, so the lookup by name is a perfect hash: a few operations per character, one load
 // and one comparison. The hash is built and checked when this file is compiled.
-#include <safetensors/dtype.h>
+#include "format/dtype/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -101,12 +102,8 @@ constexpr std::array<std::uint8_t, kHashSlots> kByName = [] {
   for (std::size_t i = 0; i < kRows.size(); ++i) slots[slot_of(kRows[i].name)] = static_cast<std::uint8_t>(i + 1);
   return slots;
 }();
-static_assert([] {
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (kByName[slot_of(kRows[i].name)] != i + 1) return false;
-  }
-  return true;
-}());
+static_assert(std::all_of(kRows.begin(), kRows.end(),
+                          [](const Row& row) { return kRows[kByName[slot_of(row.name)] - 1U].dtype == row.dtype; }));
 
 }  // namespace
 
@@ -118,9 +115,6 @@ unsigned bits(Dtype dtype) noexcept {
 }
 unsigned rank(Dtype dtype) noexcept {
   return kRank[static_cast<std::uint8_t>(dtype)];
-}
-std::uint8_t detail::dlpack_code(Dtype dtype) noexcept {
-  return row(dtype).code;
 }
 std::string_view to_string(Dtype dtype) noexcept {
   return dtype == Dtype::UNKNOWN ? std::string_view("unknown") : row(dtype).name;
@@ -135,4 +129,9 @@ std::optional<Dtype> parse_dtype(std::string_view name) noexcept {
 }
 
 }  // namespace v0
+
+std::uint8_t format::dlpack_code(Dtype dtype) noexcept {
+  return row(dtype).code;
+}
+
 }  // namespace safetensors

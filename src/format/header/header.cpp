@@ -102,7 +102,8 @@ void HeaderState::compact() {
 namespace {
 
 // A natural merge sort. Writers order names within each dtype, so the list consists of a few sorted sequences, and
-// merging them is faster than sorting.
+// merging them is faster than sorting. Names in no order take about twice as many comparisons as a sort, because every
+// pass looks for the sequences again.
 std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
   std::vector<std::uint32_t> order(state.tensors.size());
   if (state.order == nullptr) {
