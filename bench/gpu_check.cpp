@@ -135,7 +135,7 @@ class Pair {
     if (!host_.add(tensor, slice, {}, cast).ok()) return;
     const auto size = static_cast<std::size_t>(host_.nbytes() - before);
     regions_.push_back(std::make_unique<Region>(gpu_, size, skew));
-    const st::Destination to{.device = {0, regions_.back()->address(), size}};
+    const st::Destination to{.bytes = {reinterpret_cast<std::byte*>(regions_.back()->address()), size}, .device = 0};
     must(device_.add(tensor, slice, to, cast));
     names_.push_back(std::string(tensor.info().name));
   }
@@ -328,7 +328,7 @@ class Checks {
   void wrong_device() {
     st::ReadPlan plan;
     const st::Tensor from = tensor("wide");
-    must(plan.add(from, {}, {.device = {99, 4096, from.info().nbytes()}}));
+    must(plan.add(from, {}, {.bytes = {reinterpret_cast<std::byte*>(4096), from.info().nbytes()}, .device = 99}));
     const auto result = plan.execute(options_);
     expect(!result && result.error().code == st::Errc::invalid_argument, "no such device");
   }

@@ -20,13 +20,6 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// Memory of a CUDA device.
-struct DeviceMemory {
-  int device = -1;            ///< ordinal of the device; -1: no device
-  std::uint64_t address = 0;  ///< address on the device
-  std::uint64_t size = 0;     ///< in bytes; must be exactly the size of the result
-};
-
 /// The destination of a result: memory of the caller or memory of a device. By default, the result gets new memory.
 struct Destination {
   /// Memory of the caller. Two destinations of a plan must not overlap. execute() and stream() check this for memory in
@@ -37,9 +30,10 @@ struct Destination {
   /// Distance between neighbouring elements in bytes, one value per dimension of the result. Empty: C order. Two
   /// elements must not share a byte. ReadPlan::add() copies the values.
   Span<const std::uint64_t> strides = {};
-  /// Memory of a device, instead of `bytes`. The data goes there through pinned memory. The copy is complete when
-  /// execute() returns, or when a Stream returns the item.
-  DeviceMemory device = {};
+  /// The ordinal of the CUDA device whose memory `bytes` is, or -1 for memory of the host. The data goes to a device
+  /// through pinned memory. The copy is complete when execute() returns, or when a Stream returns the item. Such a
+  /// destination has no strides.
+  int device = -1;
 };
 
 /// Modes in which reads use the page cache of the system.

@@ -14,19 +14,20 @@
 namespace safetensors {
 inline namespace v0 {
 
-/// Calls the deleter of a DLPack tensor.
+namespace detail {
+// Calls the deleter of a DLPack tensor of either kind.
 struct DLPackDeleter {
-  /// Frees the tensor. It may be of either kind.
   template <class Tensor>
   void operator()(Tensor* tensor) const noexcept {
     tensor->deleter(tensor);
   }
 };
+}  // namespace detail
 
 /// A DLPack tensor of version 1.1. release() gives it to a consumer, which then calls its deleter.
-using DLPackTensor = std::unique_ptr<safetensors_dl_managed_tensor, DLPackDeleter>;
+using DLPackTensor = std::unique_ptr<safetensors_dl_managed_tensor, detail::DLPackDeleter>;
 /// A DLPack tensor for consumers that only know DLPack before 1.0. It cannot say that memory is read-only.
-using UnversionedDLPackTensor = std::unique_ptr<safetensors_dl_unversioned_tensor, DLPackDeleter>;
+using UnversionedDLPackTensor = std::unique_ptr<safetensors_dl_unversioned_tensor, detail::DLPackDeleter>;
 
 /// @{
 /// Returns a DLPack tensor on the CPU device that shares the memory of an array and keeps it alive.

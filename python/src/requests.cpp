@@ -19,12 +19,12 @@ struct Target {
   explicit Target(nb::handle target) {
     const std::uint64_t address = to_unsigned(target[0]);
     const std::uint64_t size = to_unsigned(target[1]);
-    if (nb::len(target) > 4) {
-      destination.device = {static_cast<int>(to_unsigned(target[4])), address, size};
-      return;
-    }
     destination.bytes = {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address)),
                          static_cast<std::size_t>(size)};
+    if (nb::len(target) > 4) {
+      destination.device = static_cast<int>(to_unsigned(target[4]));
+      return;
+    }
     const nb::object given = target[2];
     if (given.is_none()) return;
     for (const nb::handle stride : nb::iter(given)) strides.push_back(to_unsigned(stride));

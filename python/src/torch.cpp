@@ -18,7 +18,7 @@ constexpr const char* kCapsule = "dltensor";
 // May be called from any thread, with or without the GIL.
 void destroy_capsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kCapsule) == 0) return;  // the consumer has renamed it and owns the memory now
-  DLPackDeleter()(static_cast<safetensors_dl_unversioned_tensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
+  detail::DLPackDeleter()(static_cast<safetensors_dl_unversioned_tensor*>(PyCapsule_GetPointer(capsule, kCapsule)));
 }
 
 class TorchMaker final : public Maker {

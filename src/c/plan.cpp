@@ -45,15 +45,13 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
   call.reserved(request.reserved);
   Wanted wanted;
   if (request.slice_count != 0) wanted.slice = call.slice(request.slice, request.slice_count);
-  const auto bytes = call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
+  wanted.destination.bytes =
+      call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
   wanted.destination.strides = call.list(request.strides, request.stride_count, "strides");
   if (request.destination) wanted.size = request.destination_size;
-  if (request.on_device == 0) {
-    wanted.destination.bytes = bytes;
-  } else {
+  if (request.on_device != 0) {
     if (request.device < 0) call.invalid("invalid device ordinal " + std::to_string(request.device));
-    wanted.destination.device = {request.device, reinterpret_cast<std::uintptr_t>(request.destination),
-                                 request.destination_size};
+    wanted.destination.device = request.device;
   }
   if (request.cast != 0) wanted.cast = call.dtype(request.cast);
   return wanted;

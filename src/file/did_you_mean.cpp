@@ -47,7 +47,8 @@ std::size_t DidYouMean::distance(std::string_view name, Same same, std::size_t l
     meant.remove_suffix(1);
   for (; !name.empty() && !meant.empty() && same(name.front(), meant.front()); name.remove_prefix(1))
     meant.remove_prefix(1);
-  std::array<std::array<std::uint8_t, kMaxLength + 1>, 3> rows{};  // i, i - 1 and i - 2; a cell is at most kMaxLength + 1
+  // Rows i, i - 1 and i - 2. A cell is at most kMaxLength + 1.
+  std::array<std::array<std::uint8_t, kMaxLength + 1>, 3> rows{};
   for (std::size_t j = 0; j <= meant.size(); ++j) rows[0][j] = static_cast<std::uint8_t>(j);
   steps_ += kStepsPerTable;
   for (std::size_t i = 1; i <= name.size(); ++i) {

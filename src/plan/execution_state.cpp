@@ -169,7 +169,7 @@ Status ExecutionState::open_devices() {
   std::map<int, device::CopyRing*> ring_of;  // by the ordinal of the device
   const auto needs_ring = [](const Item& item) { return item.on_device() && item.size != 0; };
   for (const Item& item : items_) {
-    if (needs_ring(item)) ring_of.emplace(item.device.device, nullptr);
+    if (needs_ring(item)) ring_of.emplace(item.device, nullptr);
   }
   if (ring_of.empty()) return {};
   if (ring_of.size() > 1 && options_.device_stream != nullptr)
@@ -186,7 +186,7 @@ Status ExecutionState::open_devices() {
     rings_.push_back(*std::move(made));
   }
   for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (needs_ring(items_[i])) slots_[i].ring = ring_of[items_[i].device.device];
+    if (needs_ring(items_[i])) slots_[i].ring = ring_of[items_[i].device];
   }
   budget_.fit(items_, rings_);
   return {};
@@ -232,7 +232,7 @@ Status ExecutionState::place(std::span<const std::size_t> indices) {
   auto request = requests.begin();
   for (const std::size_t index : indices) {
     Slot& slot = slots_[index];
-    slot.memory = items_[index].destination.data();
+    if (!items_[index].on_device()) slot.memory = items_[index].destination.data();
     slot.in_huge_pages = items_[index].in_huge_pages;
     if (!items_[index].owned()) continue;
     slot.owner = std::move((request++)->memory);

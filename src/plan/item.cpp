@@ -52,20 +52,11 @@ Status check_strides(Item& item, std::span<const std::uint64_t> strides) {
                     std::to_string(item.destination.size()));
 }
 
-Status set_device(Item& item, const Destination& destination) {
-  if (!destination.bytes.empty() || !destination.strides.empty())
-    return refuse(item, Errc::invalid_argument, "a destination on a device has neither bytes of the host nor strides");
-  item.device = destination.device;
-  if (item.device.size == item.size) return {};
-  return refuse(
-      item, Errc::buffer_size,
-      "the result has " + std::to_string(item.size) + " bytes, the destination " + std::to_string(item.device.size));
-}
-
 Status set_destination(Item& item, const Destination& destination) {
-  if (destination.device.device >= 0) return set_device(item, destination);
   item.destination = destination.bytes;
+  item.device = std::max(destination.device, -1);
   if (!destination.strides.empty()) {
+    if (item.on_device()) return refuse(item, Errc::invalid_argument, "a destination on a device has no strides");
     if (item.owned() && item.size != 0)
       return refuse(item, Errc::invalid_argument, "strides were given, but no memory");
     return check_strides(item, destination.strides);
@@ -120,9 +111,7 @@ std::vector<Occupied> occupied_by(std::span<const Item> items) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
     if (item.owned() || item.size == 0 || !item.strides.empty()) continue;
-    const std::uint64_t begin =
-        item.on_device() ? item.device.address : reinterpret_cast<std::uintptr_t>(item.destination.data());
-    list.push_back({item.device.device, begin, i, item.size});
+    list.push_back({item.device, item.address(), i, item.size});
   }
   return list;
 }

@@ -34,7 +34,7 @@ struct Item {
   std::span<std::byte> destination = {};
   bool in_huge_pages = false;               // the destination is part of the result of os::map_pages()
   std::vector<std::uint64_t> strides = {};  // empty: C order
-  DeviceMemory device = {};
+  int device = -1;                          // the device of the destination; -1: memory of the host
 
   [[nodiscard]] const detail::FileState& file() const noexcept { return detail::Access<Tensor>::state(tensor); }
   [[nodiscard]] const TensorInfo& info() const noexcept { return tensor.info(); }
@@ -45,7 +45,8 @@ struct Item {
   // Returns whether direct I/O may write the result in place: the item is one range, and so large that the alignment of
   // its memory is worth a page.
   [[nodiscard]] bool may_be_direct() const noexcept { return plain() && !slice && size >= 256 << 10; }
-  [[nodiscard]] bool on_device() const noexcept { return device.device >= 0; }
+  [[nodiscard]] bool on_device() const noexcept { return device >= 0; }
+  [[nodiscard]] std::uint64_t address() const noexcept { return reinterpret_cast<std::uintptr_t>(destination.data()); }
   [[nodiscard]] bool owned() const noexcept { return destination.data() == nullptr && !on_device(); }
   // Bytes of the result in memory of the host.
   [[nodiscard]] std::uint64_t host_bytes() const noexcept { return on_device() ? 0 : size; }

@@ -95,7 +95,7 @@ void Jobs::extend(Job& batch, std::size_t chunk, const std::function<bool(std::s
     const Item& candidate = item(position_);
     const std::uint64_t begin = candidate.file_offset();
     if (candidate.file().source.get() != source || begin < end || begin - end > file::kMaxGap) break;
-    if (candidate.device.device != item(batch.first).device.device) break;
+    if (candidate.device != item(batch.first).device) break;
     const std::uint64_t span = begin + candidate.stored - batch.offset;
     if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[position_])) break;
     wanted += candidate.stored;

@@ -277,7 +277,7 @@ std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::siz
       os::provide_untouched({slot.memory + offset, size});
     return slot.memory + offset;
   }
-  parts_.push_back({pinned_used_, size, run_.items()[index].device.address + offset});
+  parts_.push_back({pinned_used_, size, run_.items()[index].address() + offset});
   copied_.emplace_back(index, size);
   pinned_used_ += size;
   return pinned_ + parts_.back().from;

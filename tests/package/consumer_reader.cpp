@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
 
   st::ReadPlan to_device;
   st::Destination destination;
-  destination.device = {0, 4096, 24};
+  destination.bytes = {reinterpret_cast<std::byte*>(4096), 24};
+  destination.device = 0;
   if (st::Status status = to_device.add(*weight, {}, destination); !status) return fail(status.error());
   const st::Result<st::ReadResult> refused = to_device.execute();
   if (refused || refused.error().code != st::Errc::unsupported) return 1;

@@ -51,13 +51,18 @@ class DevicePlan : public DeviceTest {
   const CudaDriver used{SAFETENSORS_FAKE_CUDA};
 };
 
+Destination on_device(int device, std::uint64_t address, std::uint64_t size) {
+  return {.bytes = {reinterpret_cast<std::byte*>(address), static_cast<std::size_t>(size)},
+          .device = device};  // NOLINT
+}
+
 // Items of a plan. Each has memory on the device, and the bytes that this memory must hold after the plan.
 class Wanted {
  public:
   explicit Wanted(const device::Cuda& cuda) : cuda_(cuda) {}
   void add(const Tensor& tensor, const Slice& slice, std::optional<Dtype> cast, std::string bytes) {
     memory_.push_back(std::make_unique<TestDeviceMemory>(cuda_, std::max<std::size_t>(bytes.size(), 1)));
-    const Destination to{.device = {0, memory_.back()->address(), bytes.size()}};
+    const Destination to = on_device(0, memory_.back()->address(), bytes.size());
     ASSERT_TRUE(succeeds(plan.add(tensor, slice, to, cast)));
     bytes_.push_back(std::move(bytes));
   }
@@ -116,8 +121,7 @@ TEST_F(DevicePlan, RefusesCudaStreamForTwoDevices) {
   driver.devices(2);
   ReadPlan plan;
   const Tensor large = tensor(*file, "large");
-  for (const int device : {0, 1})
-    ASSERT_TRUE(succeeds(plan.add(large, {}, Destination{.device = {device, 4096, large.nbytes()}})));
+  for (const int device : {0, 1}) ASSERT_TRUE(succeeds(plan.add(large, {}, on_device(device, 4096, large.nbytes()))));
   ReadOptions with;
   with.device_stream = &with;
   const Error error = error_of(plan.execute(with));
@@ -298,7 +302,7 @@ TEST_F(DevicePlan, LeavesNothingAfterCancel) {
 
 TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
   ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, {.device = {0, 4096, 12 * 40 * 8 * 4}})));
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, on_device(0, 4096, 12 * 40 * 8 * 4))));
   const CudaDriver none("libno_such_driver.so.1");
   EXPECT_EQ(error_of(plan.execute()).code, Errc::unsupported);
   EXPECT_EQ(error_of(plan.stream()).code, Errc::unsupported);
@@ -306,12 +310,16 @@ TEST_F(DevicePlan, IsUnsupportedWithoutDriver) {
 
 TEST_F(DevicePlan, ChecksDestinations) {
   ReadPlan plan;
-  std::byte host[4];
-  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, {.device = {0, 4096, 17}})).message,
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, on_device(0, 4096, 17))).message,
             "tensor `F32`: the result has 15360 bytes, the destination 17");
-  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, {.bytes = host, .device = {0, 4096, 15360}})).message,
-            "tensor `F32`: a destination on a device has neither bytes of the host nor strides");
-  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, {.device = {5, 4096, 15360}})));
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, {.device = 0})).message,
+            "tensor `F32`: the result has 15360 bytes, the destination 0");
+  Destination strided = on_device(0, 4096, 15360);
+  const std::uint64_t strides[] = {1280, 32, 4};
+  strided.strides = strides;
+  EXPECT_EQ(error_of(plan.add(tensor(*file, "F32"), {}, strided)).message,
+            "tensor `F32`: a destination on a device has no strides");
+  ASSERT_TRUE(succeeds(plan.add(tensor(*file, "F32"), {}, on_device(5, 4096, 15360))));
   const Error error = error_of(plan.execute());
   EXPECT_EQ(error.code, Errc::invalid_argument);
   EXPECT_EQ(error.message, "there is no CUDA device 5, the number of devices is 1");
