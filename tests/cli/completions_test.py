@@ -422,7 +422,7 @@ class ZshTest(Completions):
 class CompletionsTest(unittest.TestCase):
     def test_a_description_is_one_line(self) -> None:
         offered = subprocess.run(
-            [PROGRAM, "__complete", "split", "--n"], check=True, capture_output=True, text=True
+            [PROGRAM, "__complete", "select", "--n"], check=True, capture_output=True, text=True
         ).stdout
         self.assertEqual(
             offered,
