@@ -96,9 +96,9 @@ Result<File> keep_pipe(const FirstBytes& start, const OpenOptions& options) {
 
 }  // namespace
 
-// Reads a header from the start of a file, and opens it as a File whose Source holds only the header. To learn the size
-// of the complete file, the header is parsed as that of the longest possible file: this is an error, whose offset says
-// where the tensors end.
+// FirstBytes reads a header from the start of a file, and opens it as a File whose Source holds only the header. To
+// learn the size of the complete file, the header is parsed as that of the longest possible file: this is an error,
+// whose offset says where the tensors end.
 
 Result<FirstBytes> FirstBytes::read(const ParseOptions& parse, const ReadNext& next) {
   FirstBytes first;

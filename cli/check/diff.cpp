@@ -93,15 +93,12 @@ void print_rest(Console& console, std::size_t rows, const char* noun) {
 
 // The beginning of a name that stands for its layer.
 std::string_view layer_of(std::string_view name) {
-  std::size_t last = std::string_view::npos;  // the last dot
-  for (std::size_t begin = 0; begin < name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return name.substr(0, end);
-    if (end < name.size()) last = end;
-    begin = end + 1;
+  std::size_t end = 0;
+  for (const std::string_view part : split(name, '.')) {
+    end += part.size() + 1;  // and the dot
+    if (!part.empty() && part.find_first_not_of("0123456789") == part.npos) return name.substr(0, end - 1);
   }
-  return last == std::string_view::npos ? name : name.substr(0, last);
+  return name.substr(0, name.rfind('.'));
 }
 
 struct Layer {

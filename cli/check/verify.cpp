@@ -186,12 +186,6 @@ constexpr Option kVerifyTable[] = {
 
 constexpr Apart kVerifyApart[] = {{"quiet", "json"}};
 
-std::uint64_t misaligned_tensors(const File& file) {
-  std::uint64_t count = 0;
-  for (const Tensor& tensor : file.tensors()) count += is_misaligned(tensor.info()) ? 1 : 0;
-  return count;
-}
-
 // null in JSON if a file cannot be read.
 std::optional<bool> validity(Exit code) {
   return code == Exit::system ? std::nullopt : std::optional(code == Exit::good);
@@ -200,7 +194,8 @@ std::optional<bool> validity(Exit code) {
 void show_verdict(const std::string& path, const File& file, const Report& report) {
   const Header& header = file.header();
   const Tolerated tolerated = header.tolerated();
-  const std::uint64_t misaligned = misaligned_tensors(file);
+  const TensorList tensors = header.tensors();
+  const auto misaligned = static_cast<std::uint64_t>(std::count_if(tensors.begin(), tensors.end(), is_misaligned));
   if (report.json != nullptr) {
     Json& json = *report.json;
     json.field("valid", true).field("tensor_count", std::uint64_t{header.size()});

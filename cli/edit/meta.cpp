@@ -1,4 +1,5 @@
-// The subcommand meta: ls, get, set and rm. An edit is first planned for all files of the model: see below.
+// The subcommand meta: ls, get, set and rm. set and rm first plan the edit of all files of the model. This gives the
+// sizes that --dry-run shows, and finds errors before a file changes. Then the library edits one file after the other.
 #include "arguments.h"
 #include "command.h"
 #include "console.h"
@@ -16,9 +17,6 @@
 
 namespace safetensors::cli {
 namespace {
-
-// First plans the edit of all files of the model. This gives the sizes that --dry-run shows, and finds errors before a
-// file changes. Then the library edits one file after the other.
 
 using Edits = std::vector<MetadataEdit>;
 

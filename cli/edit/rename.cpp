@@ -16,9 +16,9 @@ class RE2;
 namespace safetensors::cli {
 namespace {
 
-// Matches with RE2: its time is linear in the name, and its memory has a limit. std::regex has neither, and names come
-// from strangers. The syntax of RE is that of RE2, because that is the syntax of its documentation and of its errors.
-
+// An EXPRESSION. It matches with RE2: its time is linear in the name, and its memory has a limit. std::regex has
+// neither, and names come from strangers. The syntax of RE is that of RE2, because that is the syntax of its
+// documentation and of its errors.
 class Substitution {
  public:
 #if defined(SAFETENSORS_HAVE_RE2)

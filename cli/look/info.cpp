@@ -59,8 +59,8 @@ std::string pretty_json(std::string_view text) {
   return out;
 }
 
-// Prints the text of a header. If the library refuses the header because of its content, the text is read here, so that
-// it can be looked at.
+// The functions down to show_header() print the text of a header. If the library refuses the header because of its
+// content, the text is read here, so that it can be looked at.
 
 Result<std::string> header_text(const Source& source, std::uint64_t bytes) {
   std::string text(static_cast<std::size_t>(bytes), '\0');
@@ -174,11 +174,6 @@ FileSummary summarize(const Input& input, std::uint64_t largest) {
 
 constexpr std::size_t kIndent = 14;  // of the values
 
-// " (1.5 KiB)", or nothing below 1024 bytes.
-std::string in_units(std::uint64_t bytes) {
-  return bytes < 1024 ? "" : formatted(" ({})", size_text(bytes));
-}
-
 void print_metadata(Console& console, Metadata metadata) {
   constexpr std::size_t kShown = 100;
   if (!metadata.present()) {
@@ -199,7 +194,8 @@ void print_metadata(Console& console, Metadata metadata) {
 }
 
 void print_sizes(Console& console, const Input& input, const FileSummary& summary) {
-  const std::string size = counted(summary.file_bytes, "byte") + in_units(summary.file_bytes);
+  std::string size = counted(summary.file_bytes, "byte");
+  if (summary.file_bytes >= 1024) size += formatted(" ({})", size_text(summary.file_bytes));
   const std::string header_size = counted(summary.header_bytes, "byte");
   if (!input.is_file()) {
     console.out(formatted("  files       {}, {}\n", grouped(input.files().size()), size));

@@ -15,8 +15,6 @@
 namespace safetensors::cli {
 namespace {
 
-// Each column is a row of one table: its name, its heading and the function that makes a cell.
-
 // A tensor in the list.
 struct ListRow {
   const TensorInfo& tensor;
@@ -25,6 +23,7 @@ struct ListRow {
   std::uint64_t total_bytes;  // of all tensors in the list
 };
 
+// A column of the list: its name, its heading and the function that makes a cell.
 struct ListColumn {
   std::string_view name;  // for --columns
   const char* key;        // in JSON, or nullptr
@@ -119,12 +118,10 @@ constexpr auto kLsTable =
                                {"--top", "N", "show only the first N lines of each list"},
                                {"-t,--tree", nullptr,
                                 "group tensors by module: the parts of names between dots. Modules with the same "
-                                "content are one line, such as "
-                                "layers.{0..31}. --sort is then name or size"},
+                                "content are one line, such as layers.{0..31}. --sort is then name or size"},
                                {"-c,--columns", "LIST",
                                 "show these columns in this order: name, dtype, shape, rank, parameters, size, bytes, "
-                                "share, begin, end, offset, "
-                                "alignment, file; commas between them"},
+                                "share, begin, end, offset, alignment, file; commas between them"},
                                {"-l,--long", nullptr, "show parameters, share and alignment, too"},
                                {"-1,--names", nullptr, "print names alone, one per line"},
                                kAcceptOption,

@@ -8,7 +8,6 @@
 #include "text/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -28,7 +27,8 @@ struct ModuleNode {
   std::vector<ModuleNode> children;
 };
 
-constexpr unsigned kMaxLevels = 16;  // a name may have millions of dots
+constexpr unsigned kMaxLevels = 16;     // a name may have millions of dots
+constexpr std::size_t kMaxDigits = 18;  // of a name that is a number
 
 struct NameRest {
   std::string_view rest;  // of the name
@@ -45,15 +45,6 @@ struct Built {
 void add_counts(ModuleNode& to, const ModuleNode& from) {
   to.totals.add(from.totals);
   for (std::size_t i = 0; i < to.children.size(); ++i) add_counts(to.children[i], from.children[i]);
-}
-
-// The value of a name that is a number of up to 18 digits.
-std::optional<std::uint64_t> number_of(std::string_view name) {
-  constexpr std::size_t kDigits = 18;
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-  const bool whole = error == std::errc() && end == name.data() + name.size() && name.size() <= kDigits;
-  return whole ? std::optional(value) : std::nullopt;
 }
 
 // The names of children that became one: "{0..2,4}".
@@ -154,7 +145,8 @@ class TreeBuilder {
     std::map<std::size_t, std::size_t> first;  // subtree_id -> index in folded
     std::map<std::size_t, NumberSet> names;    // by index in folded
     for (Built& child : children) {
-      const std::optional<std::uint64_t> value = number_of(child.node.name);
+      const std::string& name = child.node.name;
+      const auto value = name.size() <= kMaxDigits ? parse_number(name) : std::nullopt;
       if (!value) {
         folded.push_back(std::move(child));
         continue;

@@ -79,10 +79,6 @@ std::string pattern_of(std::string_view name) {
   return pattern;
 }
 
-bool has_lower_case(std::string_view text) {
-  return std::ranges::any_of(text, [](char c) { return c >= 'a' && c <= 'z'; });
-}
-
 void to_lower_case(std::string& text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
@@ -204,7 +200,8 @@ Candidates candidates_of(Values values, std::span<const std::string> words, Cons
 void print_matching(Candidates candidates, Values values, std::string_view typed, Console& console) {
   const std::size_t list = values == Values::dtypes ? typed.rfind(',') + 1 : 0;
   const std::string_view last = typed.substr(list);
-  if ((values == Values::dtypes || values == Values::cast) && has_lower_case(last))
+  const bool has_lower_case = std::ranges::any_of(last, [](char c) { return c >= 'a' && c <= 'z'; });
+  if ((values == Values::dtypes || values == Values::cast) && has_lower_case)
     std::ranges::for_each(candidates, to_lower_case);
   std::ranges::sort(candidates, natural_less);
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());

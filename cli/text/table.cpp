@@ -43,28 +43,20 @@ void Table::measure(const std::vector<std::string>& cells) {
   ++measured_;
 }
 
-void Table::measure_heading() {
-  for (std::size_t i = 0; i < columns_.size(); ++i)
-    widest_[i] = std::max(widest_[i], display_width(columns_[i].heading));
+void Table::print(Console& console, bool heading) {
+  print_measured(console, heading, [&](const Row& row) { std::ranges::for_each(rows_, row); });
 }
 
-void Table::print(Console& console, bool heading) {
-  if (heading) measure_heading();
+void Table::print_each(Console& console, const EachRow& each_row) {
+  each_row([&](const std::vector<std::string>& cells) { measure(cells); });
+  if (measured_ > 0) print_measured(console, true, each_row);
+}
+
+void Table::print_measured(Console& console, bool heading, const EachRow& each_row) {
+  for (std::size_t i = 0; heading && i < columns_.size(); ++i)
+    widest_[i] = std::max(widest_[i], display_width(columns_[i].heading));
   fit(console.columns());
   if (heading) print_heading(console);
-  for (const std::vector<std::string>& cells : rows_) {
-    if (!console.writable()) return;
-    print_row(console, cells);
-  }
-  name_hidden(console);
-}
-
-void Table::print_each(Console& console, const std::function<void(const Row& row)>& each_row) {
-  each_row([&](const std::vector<std::string>& cells) { measure(cells); });
-  if (measured_ == 0) return;
-  measure_heading();
-  fit(console.columns());
-  print_heading(console);
   each_row([&](const std::vector<std::string>& cells) {
     if (console.writable()) print_row(console, cells);
   });

@@ -37,16 +37,17 @@ class Table {
 
   // Takes the cells of a row, as row() does.
   using Row = std::function<void(const std::vector<std::string>& cells)>;
+  using EachRow = std::function<void(const Row& row)>;
   // Prints rows that are not kept, for tables of many rows. Calls each_row twice, first to measure the rows and then to
   // print them, so both calls must give the same rows. If there are no rows, the function does not print the heading.
-  void print_each(Console& console, const std::function<void(const Row& row)>& each_row);
+  void print_each(Console& console, const EachRow& each_row);
 
  private:
   static constexpr std::size_t kHidden = 0;  // the width of a hidden column
   using Widths = std::vector<std::size_t>;   // one per column
 
   void measure(const std::vector<std::string>& cells);
-  void measure_heading();
+  void print_measured(Console& console, bool heading, const EachRow& each_row);
   void fit(std::size_t terminal);
   [[nodiscard]] bool hide_columns(std::size_t terminal);
   [[nodiscard]] std::vector<std::size_t> droppable() const;

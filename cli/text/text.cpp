@@ -123,8 +123,7 @@ std::string shortened(std::string_view text, std::size_t limit) {
   return printable(text.substr(0, end)) + "...";
 }
 
-// Adds the missing B of a unit, and groups the digits of a number by three from its end.
-
+// Adds the missing B of a unit.
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   const std::string_view number = text.substr(0, text.find_last_not_of("KMGTkmgti") + 1);
   const std::string_view unit = text.substr(number.size());
@@ -152,7 +151,6 @@ std::string share_text(std::uint64_t part, std::uint64_t whole) {
 
 // Compares two numbers without converting them: without leading zeros the longer one is larger, and numbers of the same
 // length compare like text.
-
 bool natural_less(std::string_view a, std::string_view b) noexcept {
   const std::string_view all_a = a;
   const std::string_view all_b = b;
@@ -195,7 +193,6 @@ std::string wrap_words(std::string_view text, std::size_t columns, std::size_t i
 // Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no
 // choice: it depends on the locale, which the command does not read. Sequences with invisible joiners do not occur,
 // because printable() escapes these characters.
-
 std::size_t display_width(std::string_view text) {
   const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (ascii) return text.size();
