@@ -454,7 +454,7 @@ TEST_F(CleanFaults, NameFileAndReason) {
     system.fixed_name = kName;
     EXPECT_EQ(clean(), "failed: " + temporary + ": cannot remove: operation not permitted");
     put(directory / ".safetensors-ffffffffffffffff.tmp", "x");
-    EXPECT_EQ(io::clean_directory(directory.path()).value().at(1).state, TemporaryState::removed);
+    EXPECT_EQ(io::clean_directory(directory.path()).value().back().state, TemporaryState::removed);
     EXPECT_EQ(directory.names(), Names{std::string(kName)});
     system.fixed_name.clear();
     system.before_lock = [&] { EXPECT_EQ(::unlink(temporary.c_str()), 0); };
