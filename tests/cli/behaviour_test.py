@@ -184,7 +184,10 @@ class ValueTest(CommandTest):
             ("verify", "good.safetensors"),
             ("cat", "good.safetensors", "scale"),
         ):
-            self.assertEqual(self.document(*command, "--json")["schema"], f"safetensors.{'header' if '--header' in command else command[0]}/1")
+            self.assertEqual(
+                self.document(*command, "--json")["schema"],
+                f"safetensors.{'header' if '--header' in command else command[0]}/1",
+            )
 
     def test_json_gives_names_and_values_exactly(self):
         names = [tensor["name"] for tensor in self.document("ls", "names.safetensors", "--json")["files"][0]["tensors"]]
@@ -247,7 +250,13 @@ class ValueTest(CommandTest):
             self.check_npy(content, descr, self.output("cat", "dtypes.safetensors", name))
         for others in ("bf16", "e5m2", "e4m3", "e8m0", "e4m3fnuz", "e5m2fnuz", "e2m3", "e3m2", "f4"):
             self.assertEqual(self.run_command("cat", "dtypes.safetensors", others, "--format", "npy").returncode, 2)
-        for slice_text, shape in ((":", (40, 50, 60)), ("0", (50, 60)), ("0,0", (60,)), ("0,0,0", ()), (":0", (0, 50, 60))):
+        for slice_text, shape in (
+            (":", (40, 50, 60)),
+            ("0", (50, 60)),
+            ("0,0", (60,)),
+            ("0,0,0", ()),
+            (":0", (0, 50, 60)),
+        ):
             content = self.output("cat", "grid.safetensors", "grid", "--format", "npy", "--slice", slice_text)
             self.assertEqual(self.npy_header(content)[0]["shape"], shape)
 

@@ -124,7 +124,7 @@ class FolderTest(unittest.TestCase):
         return peak
 
     def limit_memory(self, size):
-        """Returns a function that limits the memory of a command. With a sanitizer, which reserves more, skips the test."""
+        """Returns a function that limits the memory of a command. With a sanitizer, which reserves more, skips."""
         import resource  # Windows has none
 
         def limit():

@@ -153,7 +153,15 @@ class DiffTest(unittest.TestCase):
     def test_numbers_of_other_dtypes(self) -> None:
         source = random.Random(SEED)
         pairs = {}
-        for first, second in (("I64", "U64"), ("I8", "U16"), ("BF16", "F32"), ("F64", "I32"), ("C64", "F32"), ("F4", "F8_E4M3"), ("BOOL", "F16")):
+        for first, second in (
+            ("I64", "U64"),
+            ("I8", "U16"),
+            ("BF16", "F32"),
+            ("F64", "I32"),
+            ("C64", "F32"),
+            ("F4", "F8_E4M3"),
+            ("BOOL", "F16"),
+        ):
             sides = [(dtype, source.randbytes(elements.BITS[dtype] * 600 // 8)) for dtype in (first, second)]
             pairs[first] = tuple(sides)
         pairs["F16"] = (("F16", struct.pack("<4e", 1, 2, -0.0, 0.5)), ("F32", struct.pack("<4f", 1, 2, 0, 0.5)))

@@ -51,7 +51,9 @@ class HashTest(FolderTest):
 
     def test_tensors_have_the_digests_of_their_bytes(self):
         choose = random.Random(2)
-        tensors = [(name, "U8", [size], choose.randbytes(size)) for name, size in (("a:b", 300_000), ("\n", 3), ("\u202e", 0))]
+        tensors = [
+            (name, "U8", [size], choose.randbytes(size)) for name, size in (("a:b", 300_000), ("\n", 3), ("\u202e", 0))
+        ]
         self.put("x:1.safetensors", tensors)
         document = json.loads(self.run_command("hash", "x:1.safetensors", "--tensors", "--json").stdout)
         found = {one["tensor"]: one["sha256"] for one in document["digests"]}

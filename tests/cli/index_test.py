@@ -49,7 +49,9 @@ class IndexTest(FolderTest):
         moved = f"tensor `b` is not in `{first}`, but in `{second}`"
         lacks = f"file `{second}` belongs to the model, but is not in the index"
         result = self.run_command("verify", "model", "--quiet")
-        self.assertEqual((result.returncode, result.stdout.decode()), (1, f"model: invalid: {lacks}\nmodel: invalid: {moved}\n"))
+        self.assertEqual(
+            (result.returncode, result.stdout.decode()), (1, f"model: invalid: {lacks}\nmodel: invalid: {moved}\n")
+        )
         self.assertIn("note: `safetensors index model` shows", self.run_command("verify", "model").stdout.decode())
         changes = f"{self.index}: old index: {lacks}\n{self.index}: old index: {moved}\n"
         for options in ([], ["--dry-run"]):
@@ -79,7 +81,8 @@ class IndexTest(FolderTest):
 
     def test_a_tensor_without_bytes_keeps_the_old_index(self):
         self.change(lambda index: index["weight_map"].update(gone="model-00001-of-00002.safetensors"))
-        lost = f"{self.index}: tensor `gone` is in no file of the model, the index has it in `model-00001-of-00002.safetensors`"
+        lost = f"{self.index}: tensor `gone` is in no file of the model, the index has it in "
+        lost += "`model-00001-of-00002.safetensors`"
         self.fail_with(1, f"{lost} (get the file again, or remove this index", "index", "model", "--force")
 
     def test_an_index_that_cannot_be_parsed(self):

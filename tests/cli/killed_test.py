@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Kills commands that write a model, before system calls that change its folder. The folder must hold the old model or the new
-one. The next command that writes there must work, also if its input is its output, and leave nothing but its own files.
+"""Kills commands that write a model, before system calls that change its folder. The folder must hold the old model or
+the new one. The next command that writes there must work, also if its input is its output, and leave nothing but its
+own files.
 
     killed_test.py SAFETENSORS [unittest's arguments]
 
-SAFETENSORS_TEST_KILLS is the number of kills per case. They are spread over all such system calls of the command. strace kills
-the command. Without strace, and where it may not trace, the tests are skipped.
+SAFETENSORS_TEST_KILLS is the number of kills per case. They are spread over all such system calls of the command.
+strace kills the command. Without strace, and where it may not trace, the tests are skipped.
 """
 
 import json
@@ -74,8 +75,18 @@ class KilledTest(unittest.TestCase):
     def trace(self, arguments, inject=()):
         """Runs the command, and returns the names of its system calls that change folders."""
         log = self.path("log")
-        self.run_command("strace", "-qq", "-f", "-o", log, "-e", "trace=" + ",".join(f"?{call}" for call in CALLS), *inject,
-                         PROGRAM, *arguments)
+        self.run_command(
+            "strace",
+            "-qq",
+            "-f",
+            "-o",
+            log,
+            "-e",
+            "trace=" + ",".join(f"?{call}" for call in CALLS),
+            *inject,
+            PROGRAM,
+            *arguments,
+        )
         with open(log) as file:
             lines = [line.split(maxsplit=1)[1] for line in file if "(" in line]
         os.remove(log)
@@ -105,7 +116,7 @@ class KilledTest(unittest.TestCase):
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
 
     def each_kill(self, arguments, check, old="old", out="out"):
-        """Runs the command over a copy of `old`, which makes `new`. Then kills it over such a copy, place after place."""
+        """Runs the command over a copy of `old`, which makes `new`. Then kills it over one, place after place."""
         new = out.replace("out", "new")
         self.restore(old, out)
         self.succeed(*arguments)
@@ -129,13 +140,17 @@ class KilledTest(unittest.TestCase):
         self.assertIn(len(held), (1, 2))
         self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
         self.assertEqual(self.holds("out", "old", "new"), held)
-        if not any("consolidated" in name for name in self.listed("old")):  # otherwise, nothing tells later that files without an index were a model
+        if not any(
+            "consolidated" in name for name in self.listed("old")
+        ):  # otherwise, nothing tells later that files without an index were a model
             self.check_files(len(self.listed("out")))
             self.assertGreaterEqual(self.generation("out"), generation + (generation > 1))
 
     def generation(self, folder):
         """Returns the highest generation of a file in the folder."""
-        return max((int(name.split("-gen")[1][:5]) for name in os.listdir(self.path(folder)) if "-gen" in name), default=1)
+        return max(
+            (int(name.split("-gen")[1][:5]) for name in os.listdir(self.path(folder)) if "-gen" in name), default=1
+        )
 
     def words(self, case, source, out="out"):
         return [{"IN": source, "OUT": out}.get(word, word) for word in CASES[case][0]] + ["--force"]
@@ -184,7 +199,9 @@ class KilledTest(unittest.TestCase):
                 self.assertEqual(len(os.listdir(self.path("new"))), files + (files > 1 or not own))
             self.assertEqual(os.path.exists(self.path("new", index)), files > 1 or not own)
             if files == TENSORS and "-of-" in pattern:
-                self.assertEqual({os.stat(self.path("new", name)).st_mode & 0o777 for name in self.listed("new")}, {0o600})
+                self.assertEqual(
+                    {os.stat(self.path("new", name)).st_mode & 0o777 for name in self.listed("new")}, {0o600}
+                )
 
     def check_new_folder(self, index, pattern):
         """Writes a model with foreign names to a new folder, which keeps them."""
@@ -243,7 +260,9 @@ for each in NAMINGS:
     setattr(KilledTest, f"test_naming_{each}", lambda self, naming=each: self.check_naming(*NAMINGS[naming]))
     setattr(KilledTest, f"test_files_of_{each}", lambda self, naming=each: self.check_files_of(*NAMINGS[naming]))
     if each != "other":
-        setattr(KilledTest, f"test_new_folder_{each}", lambda self, naming=each: self.check_new_folder(*NAMINGS[naming]))
+        setattr(
+            KilledTest, f"test_new_folder_{each}", lambda self, naming=each: self.check_new_folder(*NAMINGS[naming])
+        )
 for each in CASES:
     setattr(KilledTest, "test_" + each, lambda self, case=each: self.check(case, "in"))
     setattr(KilledTest, f"test_{each}_in_place", lambda self, case=each: self.check(case, "out"))

@@ -166,20 +166,34 @@ def changed():
 
 def modules():
     """A model of layers: the first differs from the others, and hidden numbers are no layers."""
-    names = ["embed.weight", "norm", "norm.scale", "seq.0.weight", "seq.2.weight", "seq.007.weight", "x.9999999999999999999.y"]
+    names = [
+        "embed.weight",
+        "norm",
+        "norm.scale",
+        "seq.0.weight",
+        "seq.2.weight",
+        "seq.007.weight",
+        "x.9999999999999999999.y",
+    ]
     names += ["\u202e.a", "a..b", "." * 40, "b.", ".c", "{0..1}.w"]
     tensors = [(name, "F32", [2], floats(1, 2)) for name in names]
     for layer in range(12):
         tensors.append((f"layers.{layer}.norm", "F16", [2], bytes(4)))
         for expert in range(0 if layer == 0 else 3):
-            tensors.append((f"layers.{layer}.experts.{expert}.up", "U8", [3 if layer < 11 else 4], bytes(3 if layer < 11 else 4)))
+            tensors.append(
+                (f"layers.{layer}.experts.{expert}.up", "U8", [3 if layer < 11 else 4], bytes(3 if layer < 11 else 4))
+            )
     return of_tensors(tensors)
 
 
 def checkpoints():
     """Models of several files: (path, bytes)."""
-    first = of_tensors([("layer.0.weight", "F32", [2], floats(1, 2)), ("layer.10.weight", "F32", [1], floats(3))], {"format": "pt"})
-    second = of_tensors([("layer.2.weight", "F16", [2], bytes(4)), ("norm", "F32", [2], floats(5, 6))], {"format": "np"})
+    first = of_tensors(
+        [("layer.0.weight", "F32", [2], floats(1, 2)), ("layer.10.weight", "F32", [1], floats(3))], {"format": "pt"}
+    )
+    second = of_tensors(
+        [("layer.2.weight", "F16", [2], bytes(4)), ("norm", "F32", [2], floats(5, 6))], {"format": "np"}
+    )
     shards = {"layer.0.weight": 1, "layer.10.weight": 1, "layer.2.weight": 2, "norm": 2}
 
     def index(weight_map, total_size):
@@ -214,9 +228,19 @@ def quantized():
             ("m.weight_shape", "I64", [2], bytes(16)),
         ]
     )
-    yield "quantized/fp8.st", of_tensors(
-        [(f"layers.{i}.{part}", *rest) for i in range(2) for part, *rest in (("weight", "F8_E4M3", [2, 2], bytes(4)), ("scale_weight", "F32", [], floats(0.0013)))]
-        + [("norm.weight", "BF16", [2], bytes(4)), ("mask", "BOOL", [2], bytes(2))]
+    yield (
+        "quantized/fp8.st",
+        of_tensors(
+            [
+                (f"layers.{i}.{part}", *rest)
+                for i in range(2)
+                for part, *rest in (
+                    ("weight", "F8_E4M3", [2, 2], bytes(4)),
+                    ("scale_weight", "F32", [], floats(0.0013)),
+                )
+            ]
+            + [("norm.weight", "BF16", [2], bytes(4)), ("mask", "BOOL", [2], bytes(2))]
+        ),
     )
     yield "packed/config.json", b'{"quantization_config": {"quant_method": "compressed-tensors"}}'
 
@@ -228,7 +252,10 @@ def pipelines():
         return of_tensors([(name, "F16", [size], bytes(2 * size))])
 
     def index(variant):
-        files = {"down": f"diffusion_pytorch_model{variant}-00001-of-00002.safetensors", "up": f"diffusion_pytorch_model{variant}-00002-of-00002.safetensors"}
+        files = {
+            "down": f"diffusion_pytorch_model{variant}-00001-of-00002.safetensors",
+            "up": f"diffusion_pytorch_model{variant}-00002-of-00002.safetensors",
+        }
         return json.dumps({"metadata": {"total_size": 12}, "weight_map": files}).encode()
 
     yield "sd/unet/config.json", b'{"_class_name": "UNet2DConditionModel", "num_attention_heads": null}'

@@ -105,7 +105,9 @@ class NumberTest(CommandTest):
         singles = struct.unpack(f"<{len(data) // 4}f", data)
         self.expect_values("F32", data, singles)
         self.expect_values("F64", data, struct.unpack(f"<{len(data) // 8}d", data))
-        pairs = self.texts("C64", len(data) // 8, data, "--json").split('"values":')[1].strip().strip("}[]").split("], [")
+        pairs = (
+            self.texts("C64", len(data) // 8, data, "--json").split('"values":')[1].strip().strip("}[]").split("], [")
+        )
         for index, pair in enumerate(pairs):
             for value, text in zip(singles[2 * index :], pair.split(", ")):
                 self.assert_text("C64", value, text.strip('"'))
@@ -189,11 +191,20 @@ class TableTest(CommandTest):
         self.assertEqual(lines[0], f"{'NAME':39}  DTYPE  SHAPE  SIZE  BEGIN  END")
         self.assertEqual(lines[1], f"{'b':39}  U8     [1]     1 B      1    2")
         self.assertEqual(lines[2], "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B      0    1")
-        self.assertEqual(self.on_terminal(59, "ls", "one.safetensors")[2], "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B")
+        self.assertEqual(
+            self.on_terminal(59, "ls", "one.safetensors")[2],
+            "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B",
+        )
         for name in ("model.layers.17.self_attn.q_proj.weight", "model." + "x" * 90):
             self.write("long.safetensors", [name, "b"])
             lines = self.on_terminal(57, "ls", "long.safetensors")
-            self.assertEqual(lines[:2], [f"{'NAME':12}  DTYPE  SHAPE  SIZE  BEGIN  END  FILE OFFSET", f"{'b':12}  U8     [1]     1 B      1    2          {lines[1][-3:]}"])
+            self.assertEqual(
+                lines[:2],
+                [
+                    f"{'NAME':12}  DTYPE  SHAPE  SIZE  BEGIN  END  FILE OFFSET",
+                    f"{'b':12}  U8     [1]     1 B      1    2          {lines[1][-3:]}",
+                ],
+            )
             self.assertEqual(lines[2:4], [name, f"{'':12}  U8     [1]     1 B      0    1          {lines[3][-3:]}"])
 
     def test_columns_are_hidden_on_a_narrow_terminal(self):
@@ -251,7 +262,9 @@ class VersionTest(CommandTest):
     def test_all_places_name_the_version_of_the_file_version(self):
         release = source("VERSION").strip()
         self.assertEqual(self.output("--version").decode().splitlines()[0], f"safetensors {release}")
-        macros = re.findall(r"define SAFETENSORS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", source("include/safetensors/export.h"))
+        macros = re.findall(
+            r"define SAFETENSORS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", source("include/safetensors/export.h")
+        )
         self.assertEqual(".".join(macros), release.partition("+")[0])
         self.assertEqual(re.search(r"^## (\S+)", source("CHANGELOG.md"), re.MULTILINE)[1], release)
         self.assertIn(f"Version {release}:", source("README.md"))

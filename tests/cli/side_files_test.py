@@ -16,7 +16,13 @@ class SideFilesTest(FolderTest):
     def setUp(self):
         super().setUp()
         self.put("m/model.safetensors", [("a", "F32", [2], bytes(8))])
-        for name in ("config.json", "tokenizer.json", "pytorch_model.bin", ".hidden", "model.safetensors.index.fp16.json"):
+        for name in (
+            "config.json",
+            "tokenizer.json",
+            "pytorch_model.bin",
+            ".hidden",
+            "model.safetensors.index.fp16.json",
+        ):
             self.write(f"m/{name}", name * 100)
         self.write("secret", "secret")
         os.symlink("tokenizer.json", self.path("m/link.json"))
@@ -64,7 +70,10 @@ class SideFilesTest(FolderTest):
         os.symlink("model.safetensors", self.path("m/notes.md"))  # weights under another name
         text = self.output("split", "m", "new")
         refused = ["absolute.txt", "dangling.json", "link-to-fifo.json", "out.txt", "zero.json"]
-        self.assertIn(f"symlinks that lead out of the folder or to no regular file: {', '.join(refused)}\n", text.replace("\n  ", " "))
+        self.assertIn(
+            f"symlinks that lead out of the folder or to no regular file: {', '.join(refused)}\n",
+            text.replace("\n  ", " "),
+        )
         self.assertEqual(self.names("new"), COPIED)
         document = json.loads(self.output("split", "m", "json", "--json"))
         self.assertEqual(document["refused_files"], refused)
@@ -138,7 +147,9 @@ class SideFilesTest(FolderTest):
         self.assertTrue(os.path.exists(self.path("out/new/model.safetensors")))
 
     def test_an_output_file_takes_no_files(self):
-        self.fail_with(2, "--weights-only is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--weights-only")
+        self.fail_with(
+            2, "--weights-only is for a folder", "cast", "m", "one.safetensors", "--to", "bf16", "--weights-only"
+        )
 
 
 if __name__ == "__main__":

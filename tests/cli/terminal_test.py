@@ -38,7 +38,7 @@ class ModelTest(CommandTest):
         return shown
 
     def rows(self, width, *arguments):
-        """The heading and the rows of a table, in cells. A name on a line of its own is the first cell of the next one."""
+        """The heading and the rows of a table, in cells. A name on a line of its own is the first cell of the next."""
         shown = self.lines(width, *arguments)
         first = [i for i, line in enumerate(shown) if re.match(r"\S+ {2,}\S+ {2,}\S", line)][0]
         rows, name = [], []
@@ -76,7 +76,10 @@ class TableTest(ModelTest):
         self.assertEqual([row[0] for row in rows], self.names())
         self.assertEqual(heading[:4], ["NAME", "DTYPE", "SHAPE", "SIZE"])
         self.assertNotIn("OFFSET", heading)
-        self.assertEqual(self.lines(80, "ls", "plain.safetensors")[-2], "safetensors: not shown at 80 columns: BEGIN, END, FILE OFFSET")
+        self.assertEqual(
+            self.lines(80, "ls", "plain.safetensors")[-2],
+            "safetensors: not shown at 80 columns: BEGIN, END, FILE OFFSET",
+        )
         self.assertEqual(self.lines(80, "ls", "plain.safetensors", "-1"), self.names())
         self.assertEqual(self.output("ls", "plain.safetensors", "-1").decode().splitlines(), self.names())
         self.assertIn("OFFSET", self.rows(120, "ls", "plain.safetensors")[0])
@@ -85,7 +88,9 @@ class TableTest(ModelTest):
         order = ["ALIGNMENT", "FILE OFFSET", "BEGIN", "END", "SHARE", "FILE"]
         seen = set()
         for width in range(70, 140):
-            shown = self.lines(width, "ls", "plain.safetensors", "--columns", "name,size,share,begin,end,offset,alignment,file")
+            shown = self.lines(
+                width, "ls", "plain.safetensors", "--columns", "name,size,share,begin,end,offset,alignment,file"
+            )
             hidden = [column for column in order if column not in re.split(" {2,}", shown[0])]
             self.assertEqual(hidden, order[: len(hidden)], width)
             self.assertEqual("BEGIN" in hidden, "END" in hidden)
@@ -131,7 +136,9 @@ class TableTest(ModelTest):
 class DiffTest(ModelTest):
     def test_layers_that_changed_most(self):
         for width in (80, 120):
-            shown = self.lines(width, "diff", "plain.safetensors", "tuned.safetensors", "--by-layer", "--sort", "max-error")
+            shown = self.lines(
+                width, "diff", "plain.safetensors", "tuned.safetensors", "--by-layer", "--sort", "max-error"
+            )
             self.assertEqual(re.split(" {2,}", shown[0])[:4], ["LAYER", "TENSORS", "ELEMENTS", "MAX ERROR"])
             rows = [re.split(" {2,}", line) for line in shown[1:3]]
             self.assertEqual([row[:2] for row in rows], [[f"model.layers.{i}", "3 of 9"] for i in (3, 30)])

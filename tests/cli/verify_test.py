@@ -71,7 +71,9 @@ class IndexTest(VerifyTest):
     def test_many_problems_of_one_kind_are_counted(self):
         self.model({X: {"a": b"abc"}}, {"a": X, **{f"t{i:04}": X for i in range(1234)}}, 3)
         lines = self.lines(1, "verify", "m")
-        self.assertEqual(lines[19:], [f"m: invalid: tensor `t0019` is not in `{X}`", "m: invalid: 1,214 more like this"])
+        self.assertEqual(
+            lines[19:], [f"m: invalid: tensor `t0019` is not in `{X}`", "m: invalid: 1,214 more like this"]
+        )
         self.assertEqual(len(self.problems("m")), 1234)
 
     def test_options_of_headers_are_those_of_the_files(self):
@@ -82,7 +84,9 @@ class IndexTest(VerifyTest):
             file.write(struct.pack("<Q", length + 1) + b" " + data[8:])
         lost, total = f"tensor `lost` is not in `{Y}`", "total_size is 0, the tensors have 4 bytes"
         lines = self.lines(1, "verify", "m", "--allow-leading-whitespace")
-        self.assertEqual(lines, [f"m: invalid: tensor `gone` is not in `{X}`", f"m: invalid: {lost}", f"m: note: {total}"])
+        self.assertEqual(
+            lines, [f"m: invalid: tensor `gone` is not in `{X}`", f"m: invalid: {lost}", f"m: note: {total}"]
+        )
         rest = "total_size is 0, the tensors of the files that can be opened have 1 bytes"
         limit = str(len(self.read(f"m/{Y}")) - 9)  # the header of Y is as long
         found = self.problems("m", "--allow-leading-whitespace", "--max-header-bytes", limit)
@@ -164,7 +168,9 @@ class DownloadTest(VerifyTest):
         self.assertEqual(lines[2], f"m: incomplete: {Y} lacks 30 bytes of {self.size}")
         self.assertEqual(lines[3:], ["m: incomplete: 130 missing bytes in all"])
         download = self.document("m")["download"]
-        self.assertEqual((download["file_count"], download["missing_files"], download["missing_bytes"]), (3, [f"m/{Z}"], 130))
+        self.assertEqual(
+            (download["file_count"], download["missing_files"], download["missing_bytes"]), (3, [f"m/{Z}"], 130)
+        )
         self.assertEqual([f["missing_bytes"] for f in download["short_files"]], [30])
 
     def test_the_bytes_of_a_lost_file_are_counted(self):
@@ -190,9 +196,13 @@ class DownloadTest(VerifyTest):
     def test_a_file_that_ends_in_its_header_has_a_lower_bound(self):
         self.cut(20)
         lines = self.lines(1, "verify", "m")
-        self.assertEqual(lines[1:], [f"m: incomplete: {Y} lacks at least {self.size - 100 - 20} bytes: it ends in its header"])
+        self.assertEqual(
+            lines[1:], [f"m: incomplete: {Y} lacks at least {self.size - 100 - 20} bytes: it ends in its header"]
+        )
         lines = self.lines(1, "verify", f"m/{Y}")
-        self.assertEqual(lines[1:], [f"m/{Y}: incomplete: lacks at least {self.size - 100 - 20} bytes: it ends in its header"])
+        self.assertEqual(
+            lines[1:], [f"m/{Y}: incomplete: lacks at least {self.size - 100 - 20} bytes: it ends in its header"]
+        )
         found = self.document(f"m/{Y}")
         self.assertEqual((found["missing_bytes"], found["missing_bytes_exact"]), (self.size - 120, False))
 
@@ -200,7 +210,13 @@ class DownloadTest(VerifyTest):
         with open(self.path("m", Y), "ab") as file:
             file.write(b"x")  # too long
         self.assertEqual(len(self.lines(1, "verify", "m")), 1)
-        for data in (b"", b"\xff" * 100, b"\x20" + bytes(7), b"\x60" + bytes(7) + b"no JSON", b"\x02" + bytes(7) + b"{]"):
+        for data in (
+            b"",
+            b"\xff" * 100,
+            b"\x20" + bytes(7),
+            b"\x60" + bytes(7) + b"no JSON",
+            b"\x02" + bytes(7) + b"{]",
+        ):
             with open(self.path("m", Y), "wb") as file:
                 file.write(data)
             self.assertEqual(len(self.lines(1, "verify", "m")), 1, data)
@@ -210,7 +226,10 @@ class DownloadTest(VerifyTest):
         # Each header promises almost 2^62 bytes.
         half = (1 << 61) - (1 << 20)
         for name in (X, Y, Z):
-            tensors = {k: {"dtype": "U8", "shape": [half], "data_offsets": [i * half, (i + 1) * half]} for i, k in enumerate("ab")}
+            tensors = {
+                k: {"dtype": "U8", "shape": [half], "data_offsets": [i * half, (i + 1) * half]}
+                for i, k in enumerate("ab")
+            }
             text = json.dumps({f"{name[0]}{k}": tensors[k] for k in tensors}).encode()
             for path in (self.path("m", name), self.path("m", "4" + name), self.path("m", "5" + name)):
                 with open(path, "wb") as file:
@@ -228,7 +247,9 @@ class DownloadTest(VerifyTest):
         for total in (0, -1, "300", 2**70):
             self.model({}, {"a": X, "b": Y, "c": Z}, total)
             lines = self.lines(3, "verify", "m")
-            self.assertEqual([line for line in lines if "note" not in line], [f"m: incomplete: 1 of 3 files missing: {Z}"])
+            self.assertEqual(
+                [line for line in lines if "note" not in line], [f"m: incomplete: 1 of 3 files missing: {Z}"]
+            )
             self.assertIsNone(self.document("m")["download"]["missing_bytes"])
 
 
@@ -260,7 +281,9 @@ class CacheTest(VerifyTest):
         for path in (self.snapshot, "models--org--tiny"):
             lines = self.lines(0, "verify", path, "--cache")
             self.assertEqual(lines, [f"{self.snapshot}/{name}: matches its blob" for name in (X, Y)])
-        self.assertEqual([f["matches"] for f in self.document(self.snapshot, "--cache")["cache"]["files"]], [True, True])
+        self.assertEqual(
+            [f["matches"] for f in self.document(self.snapshot, "--cache")["cache"]["files"]], [True, True]
+        )
         self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache", "--quiet"), [])
 
     def test_a_changed_byte_is_found(self):
@@ -281,11 +304,18 @@ class CacheTest(VerifyTest):
         lines = self.lines(3, "verify", self.snapshot, "--cache")
         self.assertIn(f"{self.snapshot}: incomplete: 1 of 2 files missing: {Y}", lines)
         self.assertEqual(lines[-1], f"{self.blobs}/{name}: note: an unfinished download, {size} bytes")
-        self.assertEqual(self.document(self.snapshot, "--cache")["cache"]["incomplete"], [{"path": f"{self.blobs}/{name}", "file_bytes": size}])
+        self.assertEqual(
+            self.document(self.snapshot, "--cache")["cache"]["incomplete"],
+            [{"path": f"{self.blobs}/{name}", "file_bytes": size}],
+        )
 
     def test_other_names_are_not_compared(self):
         data = self.read(f"{self.blobs}/{self.hashes[X]}")
-        for name, reason in (("ab" * 20, "a hash of git, not a SHA-256"), ("z" * 64, "not a SHA-256"), ("a\u202eb", "not a SHA-256")):
+        for name, reason in (
+            ("ab" * 20, "a hash of git, not a SHA-256"),
+            ("z" * 64, "not a SHA-256"),
+            ("a\u202eb", "not a SHA-256"),
+        ):
             os.remove(self.path(self.snapshot, X))
             self.link(X, data, name)
             expected = f"{self.snapshot}/{X}: note: not compared: the name of its blob is {reason}"

@@ -44,7 +44,9 @@ class WritingTest(FolderTest):
         for _ in range(60000):
             try:
                 opened = [os.readlink(os.path.join(links, name)) for name in os.listdir(links)]
-                if any(".safetensors-" in path and os.path.getsize(path) > 0 for path in opened):  # it is locked by then
+                if any(
+                    ".safetensors-" in path and os.path.getsize(path) > 0 for path in opened
+                ):  # it is locked by then
                     return True
             except OSError:  # closed meanwhile
                 opened = []
@@ -62,7 +64,7 @@ class WritingTest(FolderTest):
 
 class SignalTest(WritingTest):
     def check_edit(self, number, delay, durability):
-        """Sends a signal during an edit, and checks that the model is whole. Returns whether the signal ended the edit."""
+        """Sends a signal during an edit, and checks that the model is whole. Returns whether the signal ended it."""
         before = self.state()
         process = self.start("meta", "set", "model", "a=b", "--durability", durability)
         if delay is None:
@@ -188,7 +190,12 @@ class KilledTest(WritingTest):
             make_sparse(os.path.join(self.folder, name + ".safetensors"), 1 << 16)
         note = f"{left}: note: left by a killed writer; the next command that replaces a file there removes it"
         self.assertIn(note, self.run_command("verify", self.folder + "/?.safetensors").stdout.decode().splitlines())
-        self.assertEqual(json.loads(self.run_command("verify", self.folder + "/?.safetensors", "--json").stdout)["files"][0]["leftovers"], [left])
+        self.assertEqual(
+            json.loads(self.run_command("verify", self.folder + "/?.safetensors", "--json").stdout)["files"][0][
+                "leftovers"
+            ],
+            [left],
+        )
         make_sparse(self.model, 1 << 16)
         self.assertEqual(self.run_command("meta", "set", "model", "a=b").returncode, 0)
         self.assertEqual(self.temporaries(), [])
