@@ -50,11 +50,15 @@ Status place_all(std::span<const std::unique_ptr<io::AtomicFile>> files) {
   return files.front()->sync_directory();
 }
 
-// Leaves the rights that the users of both files have, and the owner and the group that both files have.
+// Leaves the rights that the users of both files have. If the users differ, no user is left, and no set-ID bit. If the
+// groups differ, the group of the first file stays, and gets only rights that others have.
 void keep_common(os::FileStatus& common, const os::FileStatus& other) {
   std::uint32_t& rights = common.permissions;
   rights &= other.permissions | 0600U;
-  if (common.user != other.user) common.user = os::kKeepUser;
+  if (common.user != other.user) {
+    common.user = os::kKeepUser;
+    rights &= 0777U;
+  }
   // The members of the group of one file are others for the other file.
   if (common.group != other.group) rights = (rights & 0700U) | (rights & rights >> 3 & 07U) * 011U;
 }
@@ -157,7 +161,7 @@ CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout
     : path_(os::generic_path(path)), layout_(layout), options_(options), index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
-  old_names_.resize(names_.size());
+  old_files_.resize(names_.size());
   indexed_ = !layout.index_text().empty();
 }
 
@@ -212,8 +216,10 @@ void CheckpointFolder::find_old_files() {
   const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
   index_name_ = index_of(*listed, layout_);
-  const auto named = [&] {
-    return read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
+  std::optional<NamedFiles> read;
+  const auto named = [&]() -> const NamedFiles& {
+    if (!read) read = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
+    return *read;
   };
   if (lock && *lock && (*lock)->held()) remove_leftovers(named(), *listed);
   std::map<std::string_view, std::size_t> files;
@@ -224,12 +230,11 @@ void CheckpointFolder::find_old_files() {
   os::FileStatus found;
   for (const std::string& name : *listed) {
     const auto file = files.find(format::without_generation(name));
-    if (file != files.end() && is_file(name, found)) old_names_[file->second] = name;
+    if (file != files.end() && is_file(name, found)) old_files_[file->second] = {name, found};
   }
-  if (std::ranges::find(old_names_, std::string()) == old_names_.end()) return;
-  const NamedFiles old = named();
+  if (std::ranges::all_of(old_files_, [](const OldFile& old) { return old.status.has_value(); })) return;
   for (const std::string& name : *listed) {
-    if (!old.is_old(name) || !is_file(name, found)) continue;
+    if (!named().is_old(name) || !is_file(name, found)) continue;
     if (!common_) common_ = found;
     keep_common(*common_, found);
   }
@@ -349,8 +354,11 @@ Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std
 Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_file(std::size_t file, std::uint64_t size,
                                                                       bool shared) const {
   const std::string& name = layout_names_[file];
-  auto made = old_names_[file].empty() ? create_named(name, name, size, {.shared = shared, .like = common_})
-                                       : create_named(old_names_[file], name, size, {.shared = shared});
+  const OldFile& old = old_files_[file];
+  // A folder may have the file's name, beside an old file of another generation. Under a free name, a killed writer
+  // leaves nothing.
+  const std::string& target = old.status && look_for(name) == 0 ? old.name : name;
+  auto made = create_named(target, name, size, {.shared = shared, .like = old.status ? old.status : common_});
   if (made || made.error().os_error != EMFILE) return made;
   Error error = std::move(made).error();
   error.message += "; all " + std::to_string(layout_.files().size()) +

@@ -89,6 +89,11 @@ class CheckpointFolder {
 
  private:
   using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
+  // The older file with the number of a new file, which gets its mode and owner.
+  struct OldFile {
+    std::string name;
+    std::optional<os::FileStatus> status;  // if there is one
+  };
 
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
@@ -117,8 +122,8 @@ class CheckpointFolder {
   std::string index_name_;
   std::vector<std::string> layout_names_;
   std::vector<std::string> names_;
-  std::vector<std::string> old_names_;     // per file of the layout: the older file whose mode it gets, or empty
-  std::optional<os::FileStatus> common_;   // the mode and the owner of a file without such an older file
+  std::vector<OldFile> old_files_;         // per file of the layout
+  std::optional<os::FileStatus> common_;   // the mode and the owner of a file without an older file
   std::vector<std::string> listed_;        // the names in the folder when commit() began
   NamedFiles named_;                       // the files that its indexes named then
   std::vector<std::string> taken_names_;   // names that choose_names() found in use

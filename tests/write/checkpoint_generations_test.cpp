@@ -172,13 +172,31 @@ TEST_F(CheckpointGenerations, GivesModeOfOldModelToOtherFiles) {
   ASSERT_EQ(::chmod((folder_ + "/" + files()[1]).c_str(), 0644), 0);
   save(3, 'e');
   expect_mode(0640);
-  if (::geteuid() != 0) return;  // only root may give files away
-  for (std::size_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(::chown((folder_ + "/" + files()[i]).c_str(), 1234, i == 2 ? 4321 : 4322), 0);
-    ASSERT_EQ(::chmod((folder_ + "/" + files()[i]).c_str(), i == 1 ? 0660 : 0664), 0);
-  }
-  save(4, 'f');
-  expect_mode(0600);  // the second group could not read the first file
+}
+
+TEST_F(CheckpointGenerations, GivesOwnerThatAllFilesHave) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give files away";
+  const auto change = [&](std::size_t file, uid_t user, gid_t group, mode_t mode) {
+    const std::string path = folder_ + "/" + files()[file];
+    ASSERT_EQ(::chown(path.c_str(), user, group), 0);
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+  };
+  const auto expect_all = [&](uid_t user, mode_t mode) {
+    for (const std::string& name : files()) {
+      if (name.ends_with(".json")) continue;
+      struct stat found {};
+      EXPECT_EQ(::stat((folder_ + "/" + name).c_str(), &found), 0) << name;
+      EXPECT_EQ(found.st_uid, user) << name;
+      EXPECT_EQ(found.st_mode & 07777U, mode) << name;
+    }
+  };
+  save(3, 'a');
+  for (std::size_t i = 0; i < 3; ++i) change(i, 1234, i == 2 ? 4321 : 4322, i == 1 ? 0660 : 0664);
+  save(4, 'b');
+  expect_all(1234, 0600);  // the group of the third file could not read the second file
+  for (std::size_t i = 0; i < 4; ++i) change(i, i == 3 ? 1235 : 1234, 4321, 06664);
+  save(3, 'c');
+  expect_all(0, 0664);  // a program that runs as its owner must not become one of root
 }
 
 // Readers of the index would see parts of two models if the new file took the name that the index has.
