@@ -59,8 +59,8 @@ void append_exits(std::string& help, const char* exits) {
   append_lines(help, std::string(kExit), joined_texts(split(exits, ';'), joined_words, ";"));
 }
 
-// Appends the forms of the command line. A single form lists all options that it does not show itself. Of several
-// forms, those without brackets of their own take [OPTIONS].
+// Appends the forms of the command line. If there is one form, all options that it does not show itself follow it. If
+// there are several forms, [OPTIONS] follows each form without brackets.
 void append_usage(std::string& help, const Command& command) {
   std::string before = "usage: ";
   const std::vector<std::string_view> forms = split(command.usage, '\n');

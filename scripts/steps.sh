@@ -13,7 +13,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONPYCACHEPREFIX=$PWD/build/try-pycach
 expect() {
   local start seconds
   start=$(date +%s%N)
-  "${CXX:-c++}" -std=c++20 -x c++ -S -o "$log" - <<<$'#include <regex>\nstd::regex yardstick("a");' || return 0
+  # shellcheck disable=SC2086  # CXX may have options
+  ${CXX:-c++} -std=c++20 -x c++ -S -o "$log" - <<<$'#include <regex>\nstd::regex yardstick("a");' || return 0
   seconds=$((($(date +%s%N) - start) * $1 * 2 / $(nproc) / 1000000000))
   echo "about $seconds s on this machine, less if a part is built"
 }

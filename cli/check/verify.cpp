@@ -179,8 +179,8 @@ constexpr Option kVerifyTable[] = {
     {"--allow-leading-whitespace", nullptr, "accept white space before the header's {"},
     kAcceptOption,
     {"--max-header-bytes", "N", "accept headers up to N bytes; N may end in KiB, MiB or GiB (default 100000000)"},
-    {"--no-nan", nullptr, "also read the values, and fail if one is NaN"},
-    {"--no-inf", nullptr, "also read the values, and fail if one is infinite"},
+    {"--no-nan", nullptr, "also read the floats, and fail if one is NaN"},
+    {"--no-inf", nullptr, "also read the floats, and fail if one is infinite"},
     kJsonOption,
 };
 

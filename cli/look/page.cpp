@@ -119,8 +119,8 @@ constexpr auto kPageTable =
                                kJsonOption,
                            });
 
-// Collects what the page shows, and writes it. The caller keeps an Interrupt while this runs. An error of the file OUT
-// names its path.
+// Collects the data of the page, and writes the page. The caller keeps an Interrupt meanwhile. If the file OUT cannot
+// be written, the error has its path.
 Result<std::string> make_page(const Arguments& given, const Input& input, Console& console) {
   const Selection selection(given);
   const Result<std::vector<Listed>> tensors = chosen_tensors(selection, input);

@@ -1,6 +1,6 @@
 // Pairs tensors by name, and compares the chunks of each pair. Equal bytes are equal values, so a chunk is converted to
-// numbers only if its bytes differ or if the dtypes do. Mean magnitudes are those of whole tensors, so a second pass
-// converts the equal chunks of tensors that differ.
+// numbers only if its bytes differ or if the dtypes do. The sum of the magnitudes of B is that of a
+// whole tensor, so a second pass converts the equal chunks of tensors that differ.
 #include "values/diff.h"
 
 #include "text/text.h"

@@ -130,7 +130,7 @@ class IndexIterator {
 /// copy of the Header exists. Call const functions from any thread.
 class TensorList {
  public:
-  /// A forward iterator over TensorInfo. A binary search over it takes linear time: search with operator[] instead.
+  /// A forward iterator over TensorInfo. A binary search over it takes linear time: use Header::find().
   using iterator = detail::IndexIterator<TensorList>;
 
   /// Makes an empty list.
@@ -161,7 +161,7 @@ class Metadata {
  public:
   /// A key and its value. Both are views of text in the Header.
   using value_type = std::pair<std::string_view, std::string_view>;
-  /// A forward iterator over pairs. A binary search over it takes linear time: search with operator[] instead.
+  /// A forward iterator over pairs. A binary search over it takes linear time: use find().
   using iterator = detail::IndexIterator<Metadata>;
 
   /// Makes an empty view.

@@ -33,9 +33,10 @@ nb::object size_digits(nb::handle text) {
   return digits ? to_str(*digits) : nb::none();
 }
 
-// _is_pattern: whether the text holds `*`, `?` or `[`. _matching: the names that a pattern of the command matches, in
-// their order. _path_text: the str of a path; raises TypeError, which names the argument and what was expected, or
-// ValueError. _size_digits: the decimal digits of the bytes that a text such as "1.5GB" stands for, or None.
+// Defines four functions. _is_pattern tells whether a text holds `*`, `?` or `[`. _matching returns the names that a
+// pattern of the command matches, in their order. _path_text returns the str of a path, or raises a TypeError that
+// names the argument, or a ValueError. _size_digits returns the number of bytes that a text such as "1.5GB" stands for,
+// as decimal digits, or None.
 void define_texts(nb::module_& module) {
   module.def(
       "_is_pattern",

@@ -129,7 +129,9 @@ nb::object make_init(nb::handle type, nb::handle method) {
   scope["init"] = method;
   scope["__builtins__"] = import_module("builtins");
   nb::exec(nb::str((text + ":\n  given = locals()\n  init(given.pop('self'), **given)").c_str()), scope);
-  return scope.attr("pop")("__init__");
+  const nb::object made = scope.attr("pop")("__init__");
+  made.attr("__qualname__") = nb::cast<std::string>(type.attr("__qualname__")) + ".__init__";
+  return made;
 }
 
 nb::object make_descriptor(nb::handle type, nb::handle method) {

@@ -271,7 +271,7 @@ Status save_memory(PathView path, std::span<const TensorData> tensors, const std
 
 Status save_file(PathView path, Tensors tensors, const MetadataPairs& metadata, const WriteOptions& options,
                  const LayoutOptions& layout_options) {
-  std::optional<Header> header;  // lives alone while bytes are copied
+  std::optional<Header> header;  // only this stays in memory while bytes are copied
   {
     std::vector<TensorData> data;
     data.reserve(tensors.size());

@@ -335,7 +335,7 @@ class UsageTest(CommandTest):
         "WHICH": "first", "--sort": "name", "--atol": "0.1", "--durability": "file", "--dtype": "F32", "--layers": "0",
         "--accept": "unused-bytes", "--columns": "name",
     }  # fmt: skip
-    WITH = {"--limit": ["--format", "text"]}  # an option and what it goes with
+    WITH = {"--limit": ["--format", "text"]}  # options that need others
     CHOICES = ("--match", "--exclude", "--dtype", "--layers")  # cat takes them without NAME
 
     def forms(self, text):

@@ -140,9 +140,8 @@ class KilledTest(unittest.TestCase):
         self.assertIn(len(held), (1, 2))
         self.succeed("split", "out", "out", "--max-shard-size", str(BYTES), "--force")
         self.assertEqual(self.holds("out", "old", "new"), held)
-        if not any(
-            "consolidated" in name for name in self.listed("old")
-        ):  # otherwise, nothing tells later that files without an index were a model
+        # Otherwise, nothing tells later that files without an index were a model.
+        if not any("consolidated" in name for name in self.listed("old")):
             self.check_files(len(self.listed("out")))
             self.assertGreaterEqual(self.generation("out"), generation + (generation > 1))
 

@@ -145,7 +145,7 @@ class PipeTest(CommandTest):
             self.assertEqual((child.returncode, output), (-signal.SIGINT, b""), arguments)
 
     def test_an_error_of_reading_names_the_tensor(self):
-        whole = make_inputs.of_tensors([("first", "U8", [8], bytes(8)), ("cut", "U8", [1 << 20], bytes(1 << 20))])
+        whole = make_inputs.of_tensors([("first", "U8", [8], bytes(8)), ("cut", "U8", [8 << 20], bytes(8 << 20))])
         with open(self.path("cut.safetensors"), "wb") as file:
             file.write(whole)
         child = subprocess.Popen(
@@ -155,10 +155,10 @@ class PipeTest(CommandTest):
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        child.stdin.write(whole[: 1 << 19])  # more than a pipe holds, so the command has opened the file
+        child.stdin.write(whole[: 4 << 20])  # more than a pipe holds, so the command has opened the file
         child.stdin.flush()
-        os.truncate(self.path("cut.safetensors"), 1 << 18)
-        message = child.communicate(whole[1 << 19 :], timeout=60)[1]
+        os.truncate(self.path("cut.safetensors"), 1 << 21)
+        message = child.communicate(whole[4 << 20 :], timeout=60)[1]
         self.assertEqual(child.returncode, 3, message)
         self.assertRegex(message, b"^safetensors: cut.safetensors: tensor `cut`: ")
 

@@ -28,9 +28,7 @@ TEST(StatsLoops, GiveTheSameSums) {
                                 : std::ldexp(static_cast<double>(code % 5), static_cast<int>(code >> 58) - 1074);
     }
     std::vector<double> others = numbers;
-    Exponents exponents;
-    Exponents of_others;
-    EXPECT_EQ(bits_of(summarize<Two>(numbers, &exponents)), bits_of(summarize_avx2(others, &of_others))) << round;
+    EXPECT_EQ(bits_of(summarize<Two>(numbers, nullptr)), bits_of(summarize_avx2(others, nullptr))) << round;
   }
 }
 

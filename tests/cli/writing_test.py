@@ -44,9 +44,8 @@ class WritingTest(FolderTest):
         for _ in range(60000):
             try:
                 opened = [os.readlink(os.path.join(links, name)) for name in os.listdir(links)]
-                if any(
-                    ".safetensors-" in path and os.path.getsize(path) > 0 for path in opened
-                ):  # it is locked by then
+                # A file with bytes is locked.
+                if any(".safetensors-" in path and os.path.getsize(path) > 0 for path in opened):
                     return True
             except OSError:  # closed meanwhile
                 opened = []

@@ -253,7 +253,7 @@ TEST_F(DirectWrite, ReplacesReadOnlyFile) {
   });
 }
 
-// Aligned memory is written from where it is, so nothing else bounds them.
+// Aligned memory is written from where it is, so only the number of helpers bounds the threads.
 TEST_F(DirectWrite, SharesThreeThreadsAmongCalls) {
   constexpr std::size_t kPart = 16 * kMiB;
   const bool counts = counted([&] {

@@ -1,4 +1,4 @@
-// Fails each system call that an AtomicFile makes, in turn.
+// Fails each system call that an AtomicFile makes, in turn, but for those that only look at a path (stat and readlink).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>

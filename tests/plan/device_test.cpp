@@ -52,8 +52,7 @@ class DevicePlan : public DeviceTest {
 };
 
 Destination on_device(int device, std::uint64_t address, std::uint64_t size) {
-  return {.bytes = {reinterpret_cast<std::byte*>(address), static_cast<std::size_t>(size)},
-          .device = device};  // NOLINT
+  return {.bytes = {reinterpret_cast<std::byte*>(address), static_cast<std::size_t>(size)}, .device = device};
 }
 
 // Items of a plan. Each has memory on the device, and the bytes that this memory must hold after the plan.

@@ -36,7 +36,7 @@ TEST(PlanNames, FindArraysOfManyFiles) {
   EXPECT_EQ(none.find("x"), nullptr);
 }
 
-// Whatever the addresses of the files in memory.
+// The result does not depend on the addresses of the files in memory.
 TEST(PlanNames, FindFirstItemAmongFiles) {
   const std::string header = R"({"s":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                              R"("t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})";

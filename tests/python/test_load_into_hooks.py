@@ -256,6 +256,9 @@ def test_each_module_reads_and_frees_its_own_values(tmp_path: Path, assign: bool
     load_into(model, path, assign=assign, progress=lambda done, total: seen.append((done, total)))
     assert with_values[-1] == {"2.weight", "2.bias"}
     assert seen == sorted(seen) and seen[-1] == (3 * 80, 3 * 80) and len(seen) >= 3
+    more = saved(tmp_path / "more", model.state_dict() | {"other": torch.ones(5)})
+    load_into(model, more, strict=False, assign=assign, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (260, 260)
     model.register_load_state_dict_pre_hook(lambda module, state, *_: with_values.append({n for n, t in state.items() if not t.is_meta}))
     load_into(model, path, assign=assign)
     assert len(with_values[-2]) == 6

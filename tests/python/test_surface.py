@@ -173,11 +173,10 @@ def test_annotations_are_known_at_run_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "tensor", "noun"),
-    [("flax", "jax.Array", "arrays"), ("tensorflow", "tf.Tensor", "tensors"), ("mlx", "mx.array", "arrays")],
+    ("module", "tensor"), [("flax", "jax.Array"), ("tensorflow", "tf.Tensor"), ("mlx", "mx.array")]
 )
-def test_functions_of_frameworks_are_alike(module: str, tensor: str, noun: str) -> None:
-    """They differ from those of safetensors.torch in their types only."""
+def test_functions_of_frameworks_are_alike(module: str, tensor: str) -> None:
+    """The signatures of the three modules differ in their types only."""
     if not installed(FRAMEWORK_MODULES[module]):
         pytest.skip(f"{FRAMEWORK_MODULES[module]} is not installed")
     loaded = importlib.import_module(f"safetensors.{module}")
@@ -190,10 +189,7 @@ def test_functions_of_frameworks_are_alike(module: str, tensor: str, noun: str) 
         "load_file": f"(filename: 'str | PathLike[str]', *, backend: 'Backend' = 'mmap') -> 'dict[str, {tensor}]'",
     }
     for name, signature in expected.items():
-        function = getattr(loaded, name)
-        assert str(inspect.signature(function)) == signature
-        assert (function.__module__, function.__qualname__) == (f"safetensors.{module}", name)
-        assert noun in function.__doc__ and "{" not in function.__doc__
+        assert str(inspect.signature(getattr(loaded, name))) == signature
 
 
 def test_every_class_has_a_signature_and_help() -> None:

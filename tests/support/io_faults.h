@@ -86,7 +86,7 @@ class FaultySystem {
   std::size_t longest_write = ~std::size_t{0};
   int interruptions = 0;    // so many writes and copies say EINTR first
   int name_collisions = 0;  // so many temporaries are said to exist already
-  int writes_before_failure = 0, renames_before_failure = 0, links_before_failure = 0;
+  int writes_before_failure = 0, links_before_failure = 0;
   int file_syncs = 0, directory_syncs = 0, file_system_syncs = 0, preallocations = 0, writebacks = 0, renames = 0;
   int copies = 0;  // by the system
   int direct_open_errno = 0, direct_write_errno = 0;
@@ -158,7 +158,7 @@ class FaultySystem {
       case SYS_renameat2:
         ++renames;
         before_rename();
-        return failed(rename_errno != 0 && renames_before_failure-- <= 0 ? rename_errno : 0);
+        return failed(rename_errno);
       case SYS_linkat:
         ++links;
         before_link();
@@ -250,7 +250,7 @@ class FaultySystem {
 template <class Fixture, class System = FaultySystem>
 class Supervised : public Fixture {
  protected:
-  // If no supervisor can be had, skips the test, and goes on behind the body.
+  // If this process can have no supervisor, marks the test as skipped, and does not run the body.
   void supervised(const std::function<void()>& body) {
     if (const std::string refused = try_supervised(body); !refused.empty()) GTEST_SKIP() << refused;
   }

@@ -105,7 +105,7 @@ class SaveFaults : public ModelFaults {
   std::vector<NamedTensor> tensors_;
 };
 
-TEST_F(SaveFaults, WritesWithFourThreadsAndSyncsOnce) {
+TEST_F(SaveFaults, SyncsEachFileOnce) {
   supervised([&] {
     ASSERT_TRUE(succeeds(save_all(Durability::full)));
     EXPECT_LE(system.writers, 4u);

@@ -50,7 +50,7 @@ def check_storage(tensor: Any, what: str) -> None:
     storage = tensor.untyped_storage()
     end = storage.data_ptr() + storage.nbytes()
     if tensor.data_ptr() + reach(tensor) * tensor.element_size() > end:
-        raise ValueError(f"{what} has a storage of {storage.nbytes()} bytes, smaller than it")
+        raise ValueError(f"{what} is larger than its storage of {storage.nbytes()} bytes")
 
 
 def _check_torch(target: Any, what: str) -> None:

@@ -44,7 +44,7 @@ class _Values:
     def __init__(self, checkpoint: Checkpoint, progress: Progress | None, options: dict[str, Any]) -> None:
         self._native, self._progress, self._options = checkpoint._native, progress, options
         self._done = 0
-        self._total = sum(checkpoint._native.meta(name)[2] for name in checkpoint)
+        self._total = sum(checkpoint._native.meta(name)[2] for name in checkpoint) if progress else 0
 
     def read(self, names: list[str]) -> dict[str, torch.Tensor]:
         if not names:
@@ -54,6 +54,11 @@ class _Values:
         values = self._native.load([(name, None, None, None) for name in names], progress=report, **self._options)
         self._done += sum(tensor.nbytes for tensor in values)
         return dict(zip(names, values, strict=True))
+
+    def finish(self) -> None:
+        """Report the tensors that no module of the model has as done, too."""
+        if self._progress and self._done < self._total:
+            self._progress(self._total, self._total)
 
 
 @contextmanager
@@ -70,6 +75,7 @@ def reading(
         module.__dict__[_METHOD] = _with_values(module, values)
     try:
         yield dict.fromkeys(checkpoint, _UNREAD)
+        values.finish()
     finally:
         for module, own in owners:
             del module.__dict__[_METHOD]

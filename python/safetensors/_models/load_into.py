@@ -61,16 +61,16 @@ def load_into(
 
     Returns what `load_state_dict` returns: an object with `missing_keys` and `unexpected_keys`.
     Raises the RuntimeError of `load_state_dict`, which names all keys and shapes that differ. The
-    model is then unchanged, unless it has hooks or loads itself: such a model is filled module by module.
+    model is then unchanged, unless it has hooks or loads itself.
     A file of `save_model` lacks the second name of tied weights: give `strict=False`, or use
     `load_model`.
     Raises SafetensorError, OSError and KeyboardInterrupt if reading fails. Then some tensors have
     their new values, and others do not. Do not use the model in other threads during the call.
 
     A model has hooks or loads itself if it has load hooks, its own `load_state_dict`, or a module outside
-    of torch with its own `_load_from_state_dict`. Then the peak memory also has the tensors that a hook
-    or a method gets: those of its module and of the children. After an error, tensors that were on the
-    meta device are there again, and others may have new values.
+    of torch with its own `_load_from_state_dict`. Then the peak memory also has the tensors of one module,
+    of its children if a hook or a method gets them, or of the whole model for its own `load_state_dict`.
+    After an error, tensors that were on the meta device are there again, and others may have new values.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is {type(model).__name__}: give a torch.nn.Module")
@@ -163,7 +163,7 @@ class _Load:
     def judge(self, strict: bool) -> _IncompatibleKeys:
         """Let torch compare names and shapes. Returns its result, or raises its errors. The model does not change."""
         state = {name: self._stand_in(name) for name in self._checkpoint}
-        # torch sets `requires_grad` of what it assigns, and of inference tensors only in their mode.
+        # torch sets `requires_grad` of each tensor that it assigns. For inference tensors, this needs their mode.
         frozen = self._assign and any(place.tensor.is_inference() for place in self._places.values())
         with _naming_ties(self._model, state), torch.inference_mode() if frozen else nullcontext():
             result: _IncompatibleKeys = self._model.load_state_dict(state, strict=strict, **self._given)
