@@ -280,10 +280,10 @@ def test_tensors_larger_than_their_storage(tmp_path: Path) -> None:
     whole = torch.arange(64, dtype=torch.float32).reshape(8, 8)[6:]
     assert written(tmp_path, "F32", (8, 2), rows) == rows.contiguous().numpy().tobytes()
     assert written(tmp_path, "F32", (2, 8), whole) == whole.numpy().tobytes()
-    with pytest.raises(ValueError, match="^tensor `w`: the data has a storage of 100 bytes, smaller than it$"):
+    with pytest.raises(ValueError, match="^tensor `w`: the data is larger than its storage of 100 bytes$"):
         written(tmp_path, "F32", (64,), short)
     written(tmp_path, "F32", (64,), [0.5] * 64)
-    with pytest.raises(ValueError, match=r"^out\['w'\] has a storage of 100 bytes, smaller than it$"):
+    with pytest.raises(ValueError, match=r"^out\['w'\] is larger than its storage of 100 bytes$"):
         load(tmp_path / "t", out={"w": short})
     rows = torch.zeros(64, 2)[:, :1].squeeze(1)
     assert load(tmp_path / "t", out={"w": rows})["w"].tolist() == [0.5] * 64
