@@ -66,6 +66,8 @@ def split(lines):
         line = lines[index]
         index += 1
         if not line.startswith("$ "):
+            if not line.startswith("#"):
+                sys.exit(f"neither a case nor a comment: {line}")
             comment.append(line)
             continue
         expected = []

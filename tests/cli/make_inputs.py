@@ -105,29 +105,21 @@ def hostile_names():
     return of_tensors([(name, "U8", [1], bytes([i])) for i, name in enumerate(HOSTILE_NAMES)], metadata)
 
 
-def broken(a, b="", data=bytes(8)):
-    """One tensor with text a behind its name, and after it b."""
-    return container('{"a":' + a + b + "}", data)
+def broken(a, data=bytes(8)):
+    """One tensor with text a behind its name."""
+    return container('{"a":' + a + "}", data)
 
 
 def rules():
     good_entry = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
-    huge = 2**64 - 1
-    yield "rule01_short", b"\x02\x00\x00"
     yield "rule01_empty", b""
     yield "rule02_huge", struct.pack("<Q", 100_000_001) + b"{}"
     yield "rule03_past_end", struct.pack("<Q", 100) + b"{}"
     yield "rule04_utf8", container(b'{"\xff":' + good_entry.encode() + b"}", bytes(8))
     yield "rule05_syntax", container('{"a":' + good_entry + ",}", bytes(8))
-    yield "rule05_white_space", container('\n{"a":' + good_entry + "}", bytes(8))
     yield "rule05_dtype", broken('{"dtype":"float16","shape":[2],"data_offsets":[0,8]}')
-    yield "rule05_missing", broken('{"dtype":"F32","shape":[2],"offsets":[0,8]}')
-    yield "rule05_integer", broken('{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}')
-    yield "rule05_duplicate", broken(good_entry, ',"a":' + good_entry)
     yield "rule06_hole", broken('{"dtype":"F32","shape":[2],"data_offsets":[8,16]}', data=bytes(16))
     yield "rule06_name", container('{"a\\u202e":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}', bytes(16))
-    yield "rule07_overflow", broken(f'{{"dtype":"F32","shape":[{huge},{huge}],"data_offsets":[0,8]}}')
-    yield "rule08_bits", broken('{"dtype":"F4","shape":[3],"data_offsets":[0,2]}', data=bytes(2))
     yield "rule09_size", broken('{"dtype":"F32","shape":[3],"data_offsets":[0,8]}')
     yield "rule10_truncated", broken(good_entry, data=bytes(5))
     yield "rule10_longer", broken(good_entry, data=bytes(9))
