@@ -87,8 +87,11 @@ LoadOptions make_load_options(const nb::kwargs& options) {
   const std::uint64_t count = to_count(get("threads"), "threads");
   if (count > kMaxReaders)
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
-  constexpr std::pair<const char*, Cache> kWords[] = {
-      {"auto", Cache::automatic}, {"keep", Cache::keep}, {"fill", Cache::fill}};
+  constexpr std::pair<const char*, Cache> kWords[] = {{"auto", Cache::automatic},
+                                                      {"keep", Cache::keep},
+                                                      {"fill", Cache::fill},
+                                                      {"drop", Cache::drop},
+                                                      {"bypass", Cache::bypass}};
   LoadOptions made{
       .read = {.threads = static_cast<unsigned>(count), .memory_limit = to_count(get("memory_limit"), "memory_limit")},
       .progress = get("progress")};

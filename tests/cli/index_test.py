@@ -9,7 +9,7 @@ import os
 import shutil
 import unittest
 
-from command import FolderTest, header_of
+from command import FolderTest
 
 
 class IndexTest(FolderTest):
@@ -115,19 +115,11 @@ class IndexTest(FolderTest):
             shutil.rmtree(self.path("n"))
 
     def test_make_refuses_names_that_no_index_may_hold(self):
-        for stem in ("../esc", "", ".", "..", "a/b", "a\n", "a:b", "\u202e", ".hidden", b"\xff"):
-            for extra in ([], ["--dry-run"]):
-                self.fail_with(1, "safetensors: model: ", "index", "model", "--name", stem, "--force", *extra)
-        for name, shown in (
-            (b"a:b", "`a:b.safetensors`: it holds a colon"),
-            (b"a\x07", "`a\\u{7}.safetensors`"),
-            ("a\u202e".encode(), "`a\\u{202e}.safetensors`"),
-            (b"a\xff", "`a\\xff.safetensors`: it is not valid UTF-8"),
-        ):
-            self.put("d/b.safetensors", [("b", "U8", [1], b"1")])
-            os.rename(self.path("d/b.safetensors"), self.path("d").encode() + b"/" + name + b".safetensors")
-            self.fail_with(1, shown, "index", "d")
-            shutil.rmtree(self.path("d"))
+        for extra in ([], ["--dry-run"]):
+            self.fail_with(1, "safetensors: model: ", "index", "model", "--name", "../esc", "--force", *extra)
+        self.put("d/b.safetensors", [("b", "U8", [1], b"1")])
+        os.rename(self.path("d/b.safetensors"), self.path("d/a\u202e.safetensors"))
+        self.fail_with(1, "`a\\u{202e}.safetensors`", "index", "d")
 
     def test_make_names_the_numbers_that_are_missing(self):
         for number in (0, 3):
@@ -137,37 +129,6 @@ class IndexTest(FolderTest):
         self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
         os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
         self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
-
-    def test_all_problems_are_reported_when_a_file_is_missing(self):
-        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-
-        def wrong(index):
-            index["metadata"]["total_size"] = 0
-            index["weight_map"]["c"] = second
-
-        self.change(wrong)
-        os.remove(self.path("model", first))
-        size = header_of(self.path("model", second))["b"]["data_offsets"][1]
-        total = f"total_size is 0, the tensors of the files that can be opened have {size} bytes"
-        tensor = f"tensor `c` is not in `{second}`"
-        result = self.run_command("verify", "model")
-        self.assertEqual(result.returncode, 3)
-        self.assertIn(f"safetensors: model/{first}: cannot open", result.stderr.decode())
-        lines = result.stdout.decode().splitlines()
-        self.assertRegex(lines[0], f"^model/{second}: ok, 1 tensor")
-        self.assertEqual(lines[1:3], [f"model: invalid: {tensor}", f"model: note: {total}"])
-        self.assertEqual(lines[3:], ["model: incomplete: 1 of 2 files missing: model-00001-of-00002.safetensors"])
-        found = json.loads(self.run_command("verify", "model", "--json").stdout)["files"][0]["set"]
-        self.assertIsNone(found["valid"])
-        messages = [problem["message"] for problem in found["problems"]]
-        self.assertEqual(messages, [f"file `{first}` does not exist", tensor, total])
-
-    def test_force_writes_the_right_index(self):
-        right = self.read(self.index)
-        self.change(lambda index: index["weight_map"].pop("a"))
-        self.assertIn("note", self.run_command("verify", "model").stdout.decode())
-        self.succeed("index", "model", "--force")
-        self.assertEqual(self.read(self.index), right)
 
     def test_files_that_are_missing_or_invalid(self):
         second = self.path("model/model-00002-of-00002.safetensors")

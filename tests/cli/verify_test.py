@@ -110,17 +110,6 @@ class DuplicateTest(VerifyTest):
             self.assertEqual(self.lines(0, "verify", "m"), [])
             shutil.rmtree(self.path("m"))
 
-    def test_a_tensor_in_two_files_that_the_index_lacks(self):
-        self.model({X: {"a": b"1", "u": b"2"}, Y: {"b": b"3", "u": b"4"}}, {"a": X, "b": Y}, 2)
-        self.assertEqual(
-            self.lines(0, "verify", "m"),
-            [
-                f"m: note: tensor `u` of `{X}` is not in the index, loaders skip it",
-                f"m: note: tensor `u` of `{Y}` is not in the index, loaders skip it",
-                f"m: note: tensor `u` is in two files: `{X}` and `{Y}`",
-            ],
-        )
-
     def test_tensors_in_two_files_are_reported_when_a_file_is_missing(self):
         self.model(
             {X: {"a": b"1"}, Y: {"a": b"1", "c": b"2"}, Z: {"c": b"2", "d": b"3"}},
@@ -134,21 +123,6 @@ class DuplicateTest(VerifyTest):
         self.assertEqual(self.lines(3, "verify", "m"), [f"m: invalid: {a}", f"m: note: {c}", REMEDY, lost])
         self.assertIsNone(self.document("m")["set"]["valid"])
         self.assertEqual(self.problems("m"), [f"file `{X}` does not exist", a, c])
-
-    def test_a_set_without_an_index_has_each_tensor_once(self):
-        self.model({X: {"a": b"1", "b": b"2"}, Y: {"a": b"1"}, Z: {"b": b"2"}}, {}, 0)
-        a, b = (
-            f"tensor `{name}` is in two files: `m/{X}` and `m/{second}`"
-            for name, second in (("a", Y), ("b", Z))
-        )
-        pattern = "m/?.safetensors"
-        expected = [f"{pattern}: invalid: {a}", f"{pattern}: invalid: {b}"]
-        self.assertEqual(self.lines(1, "verify", pattern), expected)
-        self.assertEqual((self.document(pattern)["set"]["valid"], self.problems(pattern)), (False, [a, b]))
-        with open(self.path("m", Z), "wb"):
-            pass
-        self.assertEqual(self.lines(1, "verify", pattern)[1:], expected[:1])
-        self.assertEqual(self.problems(pattern)[1:], [a])
 
 
 class DownloadTest(VerifyTest):

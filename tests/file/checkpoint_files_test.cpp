@@ -80,14 +80,6 @@ TEST_F(CheckpointFiles, UseHalfOfDescriptorLimit) {
   EXPECT_EQ(open(), 0U);
 }
 
-TEST_F(CheckpointFiles, NeedEightDescriptorsFor100) {
-  put_files(100);
-  const Checkpoint all = model(16);
-  EXPECT_LE(open(), 8U);
-  for (std::size_t i = 0; i < 100; ++i) expect_tensor(all, i);
-  EXPECT_LE(open(), 8U);
-}
-
 TEST_F(CheckpointFiles, CanBeCopiedToWriter) {
   put_files(30);
   const Checkpoint all = model(12);

@@ -1,21 +1,16 @@
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <safetensors/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <iostream>
 #include <thread>
 
-#include "os/descriptor.h"
 #include "support/emulation.h"
 #include "support/file_support.h"
 
@@ -134,18 +129,6 @@ TEST_F(FileTest, KeepsWritesToPrivateViewPrivate) {
   EXPECT_EQ(contents(path), two_tensors());
 }
 
-TEST_F(FileTest, ReadsMisalignedTensorAligned) {
-  const std::string header =
-      R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"y":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
-  const std::string path =
-      put_file(file_bytes(header + std::string(8 - header.size() % 8, ' '), std::string("\7\0\0\x80\x3f", 5)));
-  const File file = open(path);
-  const Array view = tensor(file, "y").view().value();
-  EXPECT_EQ(error_of(view.as<float>()).code, Errc::misaligned_memory);
-  EXPECT_EQ(data_of(view), std::string("\0\0\x80\x3f", 4));
-  EXPECT_EQ(elements<float>(tensor(file, "y").read())[0], 1.0F);
-}
-
 TEST_F(FileTest, ServesTensorsWithoutBytes) {
   const std::string path =
       put_file(file_bytes(R"({"none":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", ""));
@@ -194,8 +177,8 @@ TEST_F(FileTest, NamesTensorAndPathOfWrongSlice) {
 
 TEST_F(FileTest, SuggestsSimilarName) {
   const std::string entry = R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  const File file = open(put_file(
-      file_bytes("{\"transformer.wte.weight\"" + entry + ",\"lm_head.weight\"" + entry + ",\"b\"" + entry + "}", "")));
+  const File file =
+      open(put_file(file_bytes("{\"a\"" + entry + ",\"lm_head.weight\"" + entry + ",\"b\"" + entry + "}", "")));
   const auto message = [&](std::string_view name) {
     const Error error = error_of(file.tensor(name));
     EXPECT_EQ(error.code, Errc::not_found);
@@ -203,12 +186,7 @@ TEST_F(FileTest, SuggestsSimilarName) {
     return error.message;
   };
   EXPECT_EQ(message("lm_haed.weight"), "no tensor `lm_haed.weight` in a file of 3 tensors: is it `lm_head.weight`?");
-  EXPECT_EQ(message("wte.weight"), "no tensor `wte.weight` in a file of 3 tensors: is it `transformer.wte.weight`?");
-  EXPECT_EQ(message("model.lm_head.weight"),
-            "no tensor `model.lm_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
-  EXPECT_EQ(message("LM_head.weight"), "no tensor `LM_head.weight` in a file of 3 tensors: is it `lm_head.weight`?");
   EXPECT_EQ(message("something else"), "no tensor `something else` in a file of 3 tensors");
-  EXPECT_EQ(message(""), "no tensor `` in a file of 3 tensors");
   EXPECT_EQ(message("\x1b[1m"), "no tensor `\\u{1b}[1m` in a file of 3 tensors");
   EXPECT_EQ(message(std::string(5000, 'b')), "no tensor `" + std::string(5000, 'b') + "` in a file of 3 tensors");
 }
@@ -227,50 +205,15 @@ TEST_F(FileTest, ReportsFormatErrorsWithPath) {
   EXPECT_TRUE(accepted.header().leading_whitespace());
 }
 
-TEST_F(FileTest, RefusesAllButRegularFiles) {
-  ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
-  const os::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string name = directory_ / "socket";
-  ASSERT_LT(name.size(), sizeof address.sun_path);
-  std::copy(name.begin(), name.end(), address.sun_path);
-  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  for (const std::string& path : {directory_ / "fifo", name, directory_.path(), std::string("/dev/zero"),
-                                  std::string("/dev/null"), std::string("/proc/self/status")}) {
-    const Error error = error_of(File::open(path));
-    EXPECT_EQ(error.code, Errc::not_regular_file) << path;
-    EXPECT_EQ(error.path, path);
-  }
-}
-
 TEST_F(FileTest, ReportsErrnoOfFailedOpen) {
   EXPECT_EQ(error_of(File::open(directory_ / "nothing")).os_error, ENOENT);
   EXPECT_EQ(error_of(File::open(directory_ / "nothing")).code, Errc::open_failed);
   ASSERT_EQ(::symlink("loop", (directory_ / "loop").c_str()), 0);
   EXPECT_EQ(error_of(File::open(directory_ / "loop")).os_error, ELOOP);
   EXPECT_EQ(error_of(File::from_fd(-1)).os_error, EBADF);
-  const std::string path = put_file(two_tensors());
-  ASSERT_EQ(::chmod(path.c_str(), 0), 0);
-  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
-  // Root may read everything, so the question is put as somebody else.
-  EXPECT_EQ(in_child([&] {
-              if (::geteuid() == 0 && ::setuid(65534) != 0) return false;
-              const Result<File> file = File::open(path);
-              return !file && file.error().code == Errc::open_failed && file.error().os_error == EACCES;
-            }),
-            0);
-}
-
-TEST_F(FileTest, KeepsPositionOfDescriptor) {
-  os::Descriptor descriptor(::open(put_file(two_tensors()).c_str(), O_RDONLY));
-  ASSERT_EQ(::lseek(descriptor.get(), 5, SEEK_SET), 5);
-  const File file = File::from_fd(descriptor.get()).value();
-  EXPECT_EQ(file.path(), "");
-  (void)tensor(file, "a").read().value();
-  EXPECT_EQ(::lseek(descriptor.get(), 0, SEEK_CUR), 5);
-  descriptor.reset();
-  EXPECT_EQ(elements<float>(tensor(file, "a").view())[5], 5.0F);
+  const Error folder = error_of(File::open(directory_.path()));
+  EXPECT_EQ(folder.code, Errc::not_regular_file);
+  EXPECT_EQ(folder.path, directory_.path());
 }
 
 TEST_F(FileTest, ViewsMemoryInPlace) {

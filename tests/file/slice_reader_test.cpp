@@ -66,15 +66,6 @@ void expect_gathered_within_extent(const FakeTensor& tensor, const ResolvedSlice
   EXPECT_EQ(found, expected);
 }
 
-TEST(SliceReader, ReadsEachPieceIfGapsAreNotCheap) {
-  FakeTensor tensor(std::size_t{256} * 8192);
-  const ResolvedSlice columns = Slice("1024:2048").resolve(Dtype::U8, Shape{8192}).value();
-  EXPECT_EQ(format::piece_count(columns), 1U);
-  const ResolvedSlice slice = Slice(":,1024:2048").resolve(Dtype::U8, Shape{256, 8192}).value();
-  expect_equal(tensor, slice, {});
-  EXPECT_EQ(tensor.calls.size(), 256U);
-}
-
 TEST(SliceReader, ReadsCheapGapsTogether) {
   FakeTensor tensor(std::size_t{512} * 8192);
   const ResolvedSlice slice = Slice(":,1024:2048").resolve(Dtype::U8, Shape{512, 8192}).value();

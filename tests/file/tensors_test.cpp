@@ -72,12 +72,6 @@ TEST_F(TensorsTest, IndexByNameThrows) {
   }
 }
 
-TEST_F(TensorsTest, OutliveFile) {
-  const Tensor last = File::open(directory_ / "two.safetensors").value()["b"];
-  EXPECT_EQ(last.read().value().nbytes(), 4U);
-  EXPECT_TRUE(Tensors().empty());
-}
-
 TEST_F(TensorsTest, ViewContiguousSliceWithoutCopy) {
   for (const Access access : {Access::map, Access::read}) {
     const File file = File::open(directory_ / "two.safetensors", {.access = access}).value();

@@ -97,6 +97,8 @@ TEST_F(TypedViewTest, CopiesMisalignedTensor) {
   const File file = File::open(directory_ / "odd.safetensors", {.access = Access::map}).value();
   const Array view = file["y"].view().value();
   EXPECT_EQ(error_of(view.as<float>()).code, Errc::misaligned_memory);
+  EXPECT_EQ(data_of(view), std::string("\0\0\xc0\x3f", 4));
+  EXPECT_EQ(elements<float>(file["y"].read()), std::vector<float>{1.5F});
   EXPECT_EQ(file.get<float>("y", {1}).value()(0), 1.5F);
 }
 

@@ -137,29 +137,6 @@ TEST(Header, ReportsLeadingWhiteSpace) {
   EXPECT_TRUE(header.leading_whitespace());
 }
 
-TEST(HeaderBuilder, OrdersByDtypeThenName) {
-  st::HeaderBuilder builder;
-  for (const st::Dtype dtype : st::all_dtypes()) {
-    const std::string name = "t" + std::to_string(static_cast<int>(dtype));
-    ASSERT_TRUE(builder.add("b" + name, dtype, {8}).ok());
-    ASSERT_TRUE(builder.add("a" + name, dtype, {8}).ok());
-  }
-  const st::Header header = builder.build().value();
-  ASSERT_EQ(header.size(), 44u);
-  for (std::size_t i = 0; i < 44; ++i) {
-    const st::TensorInfo& tensor = header.tensors()[i];
-    EXPECT_EQ(st::rank(tensor.dtype), 21 - i / 2);
-    EXPECT_EQ(tensor.name[0], i % 2 == 0 ? 'a' : 'b');
-  }
-}
-
-TEST(HeaderBuilder, EscapesOnlyRequiredCharacters) {
-  st::HeaderBuilder builder;
-  ASSERT_TRUE(builder.metadata(std::string("\0\x1f\x7f", 3), "\"\\/\b\t\n\f\r\u00e4").ok());
-  EXPECT_EQ(builder.build({.data_alignment = 1}).value().text().value(),
-            "{\"__metadata__\":{\"\\u0000\\u001f\x7f\":\"\\\"\\\\/\\b\\t\\n\\f\\r\u00e4\"}}");
-}
-
 TEST(HeaderBuilder, PadsToAlignment) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.add("a", st::Dtype::U8, {1}).ok());

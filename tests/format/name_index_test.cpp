@@ -137,16 +137,6 @@ TEST(NameIndex, ReadsFewSlotsForSolvedNames) {
   }
 }
 
-TEST(NameIndex, ComparesFewNamesThatCancelSeed) {
-  const std::vector<std::string> names = hostile::names_that_cancel_a_seed(9000);
-  const Indexed indexed(names, keyed);
-  EXPECT_EQ(indexed.again(), NameIndex::kNone);
-  EXPECT_LE(indexed.looks(), 20u);  // one per pair of names with one hash of 32 bits, of which there are about 0.01
-  EXPECT_LE(indexed.probes(), kProbesPerName * names.size());
-  indexed.expect_all_found();
-  EXPECT_LE(indexed.looks(), names.size() + 60);  // one per name found
-}
-
 // Parses a header and expects work in proportion to the number of its keys.
 Result<Header> parse_counted(const std::string& text) {
   safetensors::format::ParseWork work;

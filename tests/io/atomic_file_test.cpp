@@ -45,11 +45,6 @@ TEST_F(AtomicFileTest, CreatesFileWithoutLeftovers) {
   }
 }
 
-TEST_F(AtomicFileTest, CreatesEmptyFile) {
-  ASSERT_TRUE(succeeds(replace(path, "")));
-  EXPECT_EQ(contents(path), "");
-}
-
 TEST_F(AtomicFileTest, RemovesTemporaryWithoutCommit) {
   put(path, "old");
   const ino_t inode = inode_of(path);
@@ -326,35 +321,6 @@ TEST_F(AtomicFileTest, RefusesImpossibleSize) {
   EXPECT_EQ(error.code, Errc::write_failed);
   EXPECT_EQ(error.os_error, EFBIG);
   EXPECT_EQ(directory.names(), Names{});
-}
-
-TEST_F(AtomicFileTest, ReportsTruncatedSourceOfCopy) {
-  put(directory / "source", "0123456789");
-  const auto source = os::RegularFile::open(directory / "source").value();
-  auto file = AtomicFile::create(path, 20, {}).value();
-  const Error error = error_of(file->copy_at(0, *source, 4, 20));
-  EXPECT_EQ(error.code, Errc::file_truncated);
-  EXPECT_EQ(error.offset, 10u);
-}
-
-TEST_F(AtomicFileTest, LetsManyThreadsWrite) {
-  constexpr std::size_t kPart = 5000;
-  auto file = AtomicFile::create(path, 16 * kPart, {}).value();
-  std::atomic<int> failures{0};
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = t; i < 16; i += 4) {
-        if (!file->write_at(i * kPart, bytes_of(std::string(kPart, static_cast<char>('a' + i))))) ++failures;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(failures, 0);
-  ASSERT_TRUE(succeeds(file->commit()));
-  std::string expected;
-  for (std::size_t i = 0; i < 16; ++i) expected += std::string(kPart, static_cast<char>('a' + i));
-  EXPECT_EQ(contents(path), expected);
 }
 
 TEST_F(AtomicFileTest, LetsLastCommitWin) {

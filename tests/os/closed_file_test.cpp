@@ -82,20 +82,6 @@ TEST_F(ClosedFile, KeepsMapWithoutDescriptor) {
   EXPECT_EQ(text_of(map->bytes), "aaaa");
 }
 
-TEST_F(ClosedFile, IsUsedInForkedChild) {
-  EXPECT_EQ(in_child([&] { return read() == "aaaa" && open() == 0; }), 0);
-}
-
-TEST_F(ClosedFile, SurvivesChangeOfDirectory) {
-  char before[4096];
-  ASSERT_NE(::getcwd(before, sizeof before), nullptr);
-  ASSERT_EQ(::chdir(directory_.path().c_str()), 0);
-  file_ = RegularFile::open("a", Between::is_closed).value();
-  ASSERT_EQ(::chdir("/"), 0);
-  EXPECT_EQ(read(), "aaaa");
-  ASSERT_EQ(::chdir(before), 0);
-}
-
 TEST_F(ClosedFile, RefusesReplacedFile) {
   put(directory_ / "new", "aaaa");
   ASSERT_EQ(::rename((directory_ / "new").c_str(), (directory_ / "a").c_str()), 0);
@@ -116,14 +102,6 @@ TEST_F(ClosedFile, RefusesFifo) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   ASSERT_EQ(::rename((directory_ / "fifo").c_str(), (directory_ / "a").c_str()), 0);
   expect_changed("file was replaced: its path leads to another file than the one opened");
-}
-
-TEST_F(ClosedFile, CannotBeOpenedAfterUnlink) {
-  ASSERT_EQ(::unlink(path_.c_str()), 0);
-  const Error error = error_of(file_->lease());
-  EXPECT_EQ(error.code, Errc::open_failed);
-  EXPECT_EQ(error.os_error, ENOENT);
-  EXPECT_EQ(error.message, "cannot open again: no such file or directory");
 }
 
 TEST_F(ClosedFile, IsRefusedAsAnOpenOne) {

@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdint>
@@ -14,7 +12,6 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <thread>
 
 #include "base/memory_resource.h"
 #include "os/descriptor.h"
@@ -62,25 +59,6 @@ TEST(RegularFile, ReadsShortAtEnd) {
   EXPECT_EQ(file->read_at(~std::uint64_t{0}, buffer).value(), 0u);
   EXPECT_EQ(file->read_at(std::uint64_t{1} << 63, buffer).value(), 0u);
   EXPECT_EQ(file->read_at((std::uint64_t{1} << 63) - 2, buffer).value(), 0u);
-}
-
-TEST(RegularFile, ReportsMissingFile) {
-  const Error error = open_error("/nonexistent/file");
-  EXPECT_EQ(error.code, Errc::open_failed);
-  EXPECT_EQ(error.os_error, ENOENT);
-  EXPECT_EQ(error.message, "cannot open: no such file or directory");
-  EXPECT_EQ(error.path, "/nonexistent/file");
-}
-
-TEST(RegularFile, RefusesEmptyPath) {
-  EXPECT_EQ(open_error("").os_error, ENOENT);
-  EXPECT_EQ(open_error("").code, Errc::open_failed);
-}
-
-TEST(RegularFile, RefusesZeroByteInPath) {
-  const Error error = open_error(std::string("/dev/null\0x", 11));
-  EXPECT_EQ(error.code, Errc::invalid_argument);
-  EXPECT_EQ(error.message, "path contains a zero byte");
 }
 
 TEST(RegularFile, RefusesLinkToItself) {
@@ -135,12 +113,6 @@ TEST(RegularFile, RefusesFifoWithoutWaiting) {
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(RegularFile, RefusesDevice) {
-  const Error error = open_error("/dev/zero");
-  EXPECT_EQ(error.code, Errc::not_regular_file);
-  EXPECT_EQ(error.message, "not a regular file but a character device");
-}
-
 TEST(RegularFile, RefusesSocket) {
   const TemporaryDirectory directory;
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
@@ -161,13 +133,6 @@ TEST(RegularFile, RefusesKernelFiles) {
     EXPECT_EQ(error.code, Errc::not_regular_file) << path;
     EXPECT_EQ(error.message, "not a regular file but one that the kernel makes up (/proc, /sys)");
   }
-}
-
-TEST(RegularFile, FollowsSymbolicLink) {
-  const TemporaryDirectory directory;
-  put(directory / "a", "abc");
-  ASSERT_EQ(::symlink("a", (directory / "link").c_str()), 0);
-  EXPECT_EQ(read(*RegularFile::open(directory / "link").value(), 0, 3), "abc");
 }
 
 TEST(RegularFile, DuplicatesDescriptor) {
@@ -213,18 +178,6 @@ TEST(RegularFile, RefusesPipe) {
   EXPECT_EQ(error.message, "not a regular file but a FIFO");
 }
 
-TEST(RegularFile, DetectsShorterFile) {
-  const TemporaryDirectory directory;
-  put(directory / "a", "0123456789");
-  const auto file = RegularFile::open(directory / "a").value();
-  ASSERT_EQ(::truncate((directory / "a").c_str(), 6), 0);
-  std::byte buffer[8];
-  const Error error = error_of(os::read_exactly(*file, 2, buffer));
-  EXPECT_EQ(error.code, Errc::file_truncated);
-  EXPECT_EQ(error.offset, 6u);
-  EXPECT_EQ(error.message, "file became shorter: 8 bytes at byte 2 were asked for, it now ends at byte 6");
-}
-
 TEST(RegularFile, IdentifiesReplacedAndChangedFiles) {
   const TemporaryDirectory directory;
   put(directory / "a", "abc");
@@ -236,35 +189,6 @@ TEST(RegularFile, IdentifiesReplacedAndChangedFiles) {
   const auto later = RegularFile::open(directory / "a").value()->identity();
   EXPECT_TRUE(later.same_file(first));
   EXPECT_NE(later, first);
-}
-
-// A Source that gives a few bytes at a time, or more than there are.
-class OddSource final : public Source {
- public:
-  explicit OddSource(std::size_t surplus) : surplus_(surplus) {}
-  Result<std::uint64_t> size() const noexcept override { return std::uint64_t{10}; }
-  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
-    if (surplus_ != 0) return destination.size() + surplus_;
-    const std::size_t count = std::min<std::size_t>({3, destination.size(), static_cast<std::size_t>(10 - offset)});
-    for (std::size_t i = 0; i < count; ++i) destination[i] = std::byte(offset + i);
-    return count;
-  }
-
- private:
-  std::size_t surplus_;
-};
-
-TEST(ReadExactly, ContinuesShortReads) {
-  std::byte buffer[9];
-  ASSERT_TRUE(succeeds(os::read_exactly(OddSource(0), 1, buffer)));
-  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(buffer[i], std::byte(i + 1));
-}
-
-TEST(ReadExactly, RefusesMoreBytesThanRequested) {
-  std::byte buffer[4];
-  const Error error = error_of(os::read_exactly(OddSource(1), 0, buffer));
-  EXPECT_EQ(error.code, Errc::read_failed);
-  EXPECT_EQ(error.message, "source returned 5 bytes, 4 were asked for");
 }
 
 TEST(Mapping, CoversAnyRangeAndOutlivesFile) {
@@ -280,16 +204,6 @@ TEST(Mapping, CoversAnyRangeAndOutlivesFile) {
   EXPECT_EQ(text_of(whole.bytes), text);
   const std::shared_ptr<const void> owner = std::move(mapping.owner);
   EXPECT_EQ(text_of(mapping.bytes), "ab");
-}
-
-TEST(Mapping, KeepsFileUnderCopyOnWrite) {
-  const TemporaryDirectory directory;
-  put(directory / "a", "0123456789");
-  const auto file = RegularFile::open(directory / "a").value();
-  const auto mapping = file->map(2, 4, MapMode::copy_on_write).value();
-  mapping.bytes[0] = std::byte{'X'};
-  EXPECT_EQ(text_of(mapping.bytes), "X345");
-  EXPECT_EQ(contents(directory / "a"), "0123456789");
 }
 
 // The flags of the mapping at an address, as the system tells them. Empty if it does not.
@@ -396,27 +310,6 @@ TEST(Memory, ServesSmallAndLargeBlocks) {
   resource.deallocate(small, 10, 8);
   const volatile std::size_t too_large = std::numeric_limits<std::size_t>::max() / 4 * 3;  // GCC refuses a constant
   EXPECT_THROW((void)resource.allocate(too_large, 64), std::bad_alloc);
-}
-
-TEST(RegularFile, ServesManyThreads) {
-  const TemporaryDirectory directory;
-  std::string text;
-  for (int i = 0; i < 4096; ++i) text += static_cast<char>(i % 251);
-  put(directory / "a", text);
-  const auto file = RegularFile::open(directory / "a").value();
-  std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 200; ++i) {
-        const std::size_t offset = (t * 997 + i * 31) % 4000;
-        std::byte buffer[96];
-        if (!os::read_exactly(*file, offset, buffer) || text_of(buffer) != text.substr(offset, 96)) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -121,19 +121,6 @@ TEST(PlanReserved, RunsWhileOtherThreadsRead) {
   EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kReserved));
 }
 
-TEST(PlanReserved, PrecedesReadsOfOneThread) {
-  const auto source = std::make_shared<ScriptedSource>(one_tensor("U8", "[500000]", kReserved));
-  const File file = file_over(source);
-  ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
-  const Result<ReadResult> result = plan.execute({.threads = 1, .on_reserved = [&](std::span<const Array>) {
-                                                    EXPECT_TRUE(source->reads().empty());
-                                                    return true;
-                                                  }});
-  ASSERT_TRUE(succeeds(result));
-  EXPECT_FALSE(source->reads().empty());
-}
-
 TEST(PlanReserved, ShowsNothingOfEmptyPlan) {
   int calls = 0;
   const Result<ReadResult> result = ReadPlan().execute({.on_reserved = [&](std::span<const Array> arrays) {

@@ -30,14 +30,6 @@ File open_source(std::shared_ptr<ScriptedSource> source) {
 // Larger than one piece of a read by far, and no multiple of it.
 constexpr std::size_t kLarge = 5 * os::kReadChunk + 12345;
 
-TEST(ReadPlan, ReadsNothingWithoutTensors) {
-  const ReadPlan plan;
-  EXPECT_EQ(plan.size(), 0U);
-  const Result<ReadResult> result = plan.execute();
-  ASSERT_TRUE(succeeds(result));
-  EXPECT_TRUE(result->arrays.empty());
-}
-
 TEST(ReadPlan, GivesArraysInOrderOfAdding) {
   const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
   ReadPlan plan;
@@ -149,27 +141,6 @@ TEST(ReadPlan, RefusesSliceThatDoesNotFit) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Errc::slice_index);
   EXPECT_EQ(plan.size(), 0U);
-}
-
-TEST(ReadPlan, KeepsFilesOpen) {
-  ReadPlan plan;
-  {
-    const File file = open_source(std::make_shared<ScriptedSource>(two_tensors()));
-    ASSERT_TRUE(succeeds(plan.add(tensor(file, "b"))));
-  }
-  const Result<ReadResult> result = plan.execute();
-  ASSERT_TRUE(succeeds(result));
-  EXPECT_EQ(elements<std::uint16_t>(result->arrays[0]), (std::vector<std::uint16_t>{1, 2}));
-}
-
-TEST(ReadPlan, ReadsTensorsWithoutBytes) {
-  const File file = open_source(std::make_shared<ScriptedSource>(one_tensor("F32", "[3,0]", 0)));
-  ReadPlan plan;
-  ASSERT_TRUE(succeeds(plan.add(tensor(file, "t"))));
-  const Result<ReadResult> result = plan.execute();
-  ASSERT_TRUE(succeeds(result));
-  EXPECT_EQ(result->arrays[0].nbytes(), 0U);
-  EXPECT_EQ(to_string(result->arrays[0].shape()), "[3, 0]");
 }
 
 class Counting final : public os::Tasks {
