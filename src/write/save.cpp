@@ -24,7 +24,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "format/header/header.h"
+#include "format/header/new_header.h"
 #include "io/atomic_file.h"
 #include "io/progress.h"
 #include "os/memory.h"
@@ -207,29 +207,34 @@ Status check_lengths(const Header& header, std::span<const TensorData> tensors) 
   return {};
 }
 
-Result<format::BuiltHeader> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                                    const LayoutOptions& options) {
-  HeaderBuilder builder;
-  for (const TensorData& tensor : tensors) {
-    if (Status status = builder.add(tensor.name, tensor.dtype, tensor.shape); !status) return std::move(status).error();
-  }
-  if (metadata) {
-    if (Status status = builder.metadata_present(); !status) return std::move(status).error();
-  }
-  for (const auto& [key, value] : metadata ? *metadata : MetadataPairs()) {
-    if (Status status = builder.metadata(key, value); !status) return std::move(status).error();
-  }
-  return format::build_header(builder, options);
+Result<format::NewHeaderText> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                                      const LayoutOptions& options) {
+  Result<std::vector<format::NewTensor>> described = format::new_tensors(tensors.size(), [&](std::size_t i) {
+    return format::new_tensor(tensors[i].name, tensors[i].dtype, tensors[i].shape);
+  });
+  if (!described) return std::move(described).error();
+  const Result<std::string> member = metadata ? format::metadata_member(*metadata) : std::string();
+  if (!member) return member.error();
+  return format::new_header_text(*std::move(described), *member, options);
 }
 
 Result<Image> make_image(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                          const LayoutOptions& options) {
-  const Result<format::BuiltHeader> built = lay_out(tensors, metadata, options);
-  if (!built) return built.error();
-  if (Status status = check_lengths(built->header, tensors); !status) return std::move(status).error();
-  Result<std::string> head = file_head(built->text);
+  const Result<format::NewHeaderText> made = lay_out(tensors, metadata, options);
+  if (!made) return made.error();
+  // The parser changes its text, so this header has a copy.
+  const Result<Header> header = Header::parse(made->text, made->data_bytes);
+  if (!header) return header.error();
+  if (Status status = check_lengths(*header, tensors); !status) return std::move(status).error();
+  Result<std::string> head = file_head(made->text);
   if (!head) return std::move(head).error();
-  return make_image(built->header, *std::move(head), tensors);
+  return make_image(*header, *std::move(head), tensors);
+}
+
+Result<Header> lay_out_header(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                              const LayoutOptions& options) {
+  Result<format::NewHeaderText> made = lay_out(tensors, metadata, options);
+  return made ? format::new_header(*std::move(made)) : Result<Header>(std::move(made).error());
 }
 
 bool are_in_memory(Tensors tensors) {
@@ -278,9 +283,9 @@ Status save_file(PathView path, Tensors tensors, const MetadataPairs& metadata, 
     for (const NamedTensor& tensor : tensors) data.push_back(data_of(tensor));
     const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
     if (are_in_memory(tensors)) return save_memory(path, data, pairs, options, layout_options);
-    Result<format::BuiltHeader> built = lay_out(data, pairs, layout_options);
-    if (!built) return built.error();
-    header = std::move(built->header);
+    Result<Header> made = lay_out_header(data, pairs, layout_options);
+    if (!made) return std::move(made).error();
+    header = *std::move(made);
   }
   return save_mixed(
       tensors, [&](std::string_view) -> const Header& { return *header; },
@@ -372,10 +377,10 @@ inline namespace v0 {
 Result<Header> layout(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                       const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
-    Result<format::BuiltHeader> built = write::lay_out(tensors, metadata, options);
-    if (!built) return std::move(built).error();
-    if (Status status = write::check_lengths(built->header, tensors); !status) return std::move(status).error();
-    return std::move(built->header);
+    Result<Header> header = write::lay_out_header(tensors, metadata, options);
+    if (!header) return header;
+    if (Status status = write::check_lengths(*header, tensors); !status) return std::move(status).error();
+    return header;
   });
 }
 

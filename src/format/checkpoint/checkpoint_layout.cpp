@@ -153,26 +153,6 @@ class Splitter {
   std::vector<std::vector<std::size_t>> groups_;  // tensors that share a storage, in the order of the first of each
 };
 
-// The tensors of one file, in the order given.
-Result<std::vector<NewTensor>> tensors_of_file(const TensorSequence& tensors, const std::vector<std::size_t>& chosen) {
-  std::vector<NewTensor> result;
-  result.reserve(chosen.size());
-  Status status;
-  for (const std::size_t i : chosen) {
-    const CheckpointTensor tensor = tensors.at(i);
-    const Result<NewTensor> next = new_tensor(tensor.name, tensor.dtype, tensor.shape);
-    if (!next) {
-      status = next.error();
-      break;
-    }
-    result.push_back(*next);
-  }
-  // All of these tensors come before the one that failed, so a repeated name among them is the first error.
-  if (Status unique = check_unique(result); !unique) return std::move(unique).error();
-  if (!status) return std::move(status).error();
-  return result;
-}
-
 // Makes the headers of all files.
 Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
                                                const CheckpointLayoutOptions& options, const MetadataMember& member,
@@ -182,7 +162,10 @@ Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, co
   std::vector<CheckpointFile> files;
   const std::size_t count = split.files.size();
   for (std::size_t i = 0; i < count; ++i) {
-    Result<std::vector<NewTensor>> chosen = tensors_of_file(tensors, split.files[i]);
+    Result<std::vector<NewTensor>> chosen = new_tensors(split.files[i].size(), [&](std::size_t position) {
+      const CheckpointTensor tensor = tensors.at(split.files[i][position]);
+      return new_tensor(tensor.name, tensor.dtype, tensor.shape);
+    });
     if (!chosen) return std::move(chosen).error();
     Result<NewHeaderText> text = new_header_text(*std::move(chosen), *metadata, options.layout);
     if (!text) return std::move(text).error();

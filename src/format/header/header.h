@@ -97,15 +97,6 @@ struct UnknownDtype {
   TextRange name;
 };
 
-// A new header, and its text as it will be in the file. The header does not keep this text, because the parser
-// unescapes strings in place.
-struct BuiltHeader {
-  Header header;
-  std::string text;
-};
-// Does the same as HeaderBuilder::build(), and also returns the text. Throws std::bad_alloc.
-[[nodiscard]] Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options);
-
 }  // namespace safetensors::format
 
 namespace safetensors {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -82,50 +83,11 @@ Error key_added_before(std::string_view key) {
   return base::make_error(Errc::duplicate_name, "a metadata key `" + printable(key) + "` was added before");
 }
 
-// `pairs` yields key and value, sorted by key.
-template <class Pairs, class Of>
-std::string write_member(const Pairs& pairs, const Of& of) {
-  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
-  for (const auto& pair : pairs) size += json::string_size(of(pair).first) + json::string_size(of(pair).second) + 2;
-  HeaderWriter writer;
-  writer.reserve(size);
-  writer.begin_metadata();
-  for (const auto& pair : pairs) writer.pair(of(pair).first, of(pair).second);
-  writer.end_metadata();
-  std::string text = std::move(writer).finish();
-  text.pop_back();  // the braces of the header
-  text.erase(0, 1);
-  return text;
-}
-
-}  // namespace
-
-Status check_new_name(std::string_view name, Dtype dtype) {
-  if (dtype == Dtype::UNKNOWN)
-    return base::make_error(Errc::invalid_argument,
-                            base::tensor_named(name) + ": has an unknown dtype, expected one of the format's");
-  // A caller can convert any number to Dtype. An unknown number has no name.
-  if (parse_dtype(to_string(dtype)) != dtype) {
-    return base::make_error(Errc::invalid_argument,
-                            base::tensor_named(name) + ": unknown dtype " + std::to_string(static_cast<int>(dtype)));
-  }
-  if (Status status = base::check_utf8("tensor name", name, name); !status) return status;
-  if (name == kReserved) return base::make_error(Errc::reserved_name, "a tensor cannot be named __metadata__");
-  return {};
-}
-
-Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape) {
-  if (Status status = check_new_name(name, dtype); !status) return std::move(status).error();
-  std::uint64_t nbytes = 0;
-  if (const Errc code = count_bytes(dtype, shape, nbytes); code != Errc::ok)
-    return bytes_error(code, name, dtype, shape);
-  return NewTensor{name, shape, nbytes, dtype};
-}
-
 Error added_before(std::string_view name) {
   return base::make_error(Errc::duplicate_name, "a tensor named `" + printable(name) + "` was added before");
 }
 
+// Error: duplicate_name, for the first tensor that has the name of an earlier one.
 Status check_unique(std::span<const NewTensor> tensors) {
   const base::HashKey key = base::HashKey::random();
   base::BumpAllocator allocator(base::heap(), 0);
@@ -136,10 +98,39 @@ Status check_unique(std::span<const NewTensor> tensors) {
   return twice == NameIndex::kNone ? Status() : Status(added_before(tensors[twice].name));
 }
 
-Status add_metadata(NewMetadata& metadata, std::string_view key, std::string_view value) {
-  if (Status status = check_pair(key, value); !status) return status;
-  if (metadata.emplace(key, value).second) return {};
-  return key_added_before(key);
+}  // namespace
+
+Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape) {
+  if (dtype == Dtype::UNKNOWN)
+    return base::make_error(Errc::invalid_argument,
+                            base::tensor_named(name) + ": has an unknown dtype, expected one of the format's");
+  // A caller can convert any number to Dtype. An unknown number has no name.
+  if (parse_dtype(to_string(dtype)) != dtype) {
+    return base::make_error(Errc::invalid_argument,
+                            base::tensor_named(name) + ": unknown dtype " + std::to_string(static_cast<int>(dtype)));
+  }
+  if (Status status = base::check_utf8("tensor name", name, name); !status) return std::move(status).error();
+  if (name == kReserved) return base::make_error(Errc::reserved_name, "a tensor cannot be named __metadata__");
+  std::uint64_t nbytes = 0;
+  if (const Errc code = count_bytes(dtype, shape, nbytes); code != Errc::ok)
+    return bytes_error(code, name, dtype, shape);
+  return NewTensor{name, shape, nbytes, dtype};
+}
+
+Result<std::vector<NewTensor>> new_tensors(std::size_t count, const std::function<Result<NewTensor>(std::size_t)>& at) {
+  std::vector<NewTensor> tensors;
+  tensors.reserve(count);
+  Status status;
+  for (std::size_t i = 0; status && i < count; ++i) {
+    if (Result<NewTensor> next = at(i))
+      tensors.push_back(*next);
+    else
+      status = std::move(next).error();
+  }
+  // All of these tensors come before the one that failed, so a repeated name among them is the first error.
+  if (Status unique = check_unique(tensors); !unique) return std::move(unique).error();
+  if (!status) return std::move(status).error();
+  return tensors;
 }
 
 Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs) {
@@ -162,13 +153,17 @@ Result<std::string> metadata_member(std::span<const std::pair<std::string, std::
   }
   if (repeated != nullptr) return key_added_before(repeated->first);
   if (!status) return std::move(status).error();
-  return write_member(
-      sorted, [](const auto* pair) -> const auto& { return *pair; });
-}
-
-std::string metadata_member(const NewMetadata& metadata) {
-  return write_member(
-      metadata, [](const auto& pair) -> const auto& { return pair; });
+  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
+  for (const auto* pair : sorted) size += json::string_size(pair->first) + json::string_size(pair->second) + 2;
+  HeaderWriter writer;
+  writer.reserve(size);
+  writer.begin_metadata();
+  for (const auto* pair : sorted) writer.pair(pair->first, pair->second);
+  writer.end_metadata();
+  std::string text = std::move(writer).finish();
+  text.pop_back();  // the braces of the header
+  text.erase(0, 1);
+  return text;
 }
 
 Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::string_view metadata,
@@ -216,28 +211,36 @@ struct HeaderBuilder::State {
   };
   std::deque<Entry> entries;  // a deque, because it never moves its elements: `names` holds views of their names
   std::set<std::string_view> names;
-  format::NewMetadata metadata;
+  std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
-    if (Status status = format::check_new_name(name, dtype); !status) return status;
+    const Result<format::NewTensor> tensor = format::new_tensor(name, dtype, shape);
     if (names.contains(name)) return format::added_before(name);
-    std::uint64_t nbytes = 0;
-    if (const Errc code = format::count_bytes(dtype, shape, nbytes); code != Errc::ok) {
-      return format::bytes_error(code, name, dtype, shape);
-    }
-    entries.push_back({std::string(name), dtype, Shape(shape), nbytes});
+    if (!tensor) return tensor.error();
+    entries.push_back({std::string(name), dtype, Shape(shape), tensor->nbytes});
     // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
     base::or_undo([&] { names.insert(entries.back().name); }, [&] { entries.pop_back(); });
     return {};
   }
 
-  [[nodiscard]] Result<format::NewHeaderText> text(const LayoutOptions& options) const {
+  Status add_metadata(std::string_view key, std::string_view value) {
+    if (Status status = format::check_pair(key, value); !status) return status;
+    if (!metadata.emplace(key, value).second) return format::key_added_before(key);
+    metadata_present = true;
+    return {};
+  }
+
+  [[nodiscard]] Result<Header> build(const LayoutOptions& options) const {
     std::vector<format::NewTensor> tensors;
     tensors.reserve(entries.size());
     for (const Entry& entry : entries) tensors.push_back({entry.name, entry.shape, entry.nbytes, entry.dtype});
-    const std::string member = metadata_present ? format::metadata_member(metadata) : std::string();
-    return format::new_header_text(std::move(tensors), member, options);
+    const Result<std::string> member =
+        metadata_present ? format::metadata_member(MetadataPairs(metadata.begin(), metadata.end())) : std::string();
+    if (!member) return member.error();
+    Result<format::NewHeaderText> text = format::new_header_text(std::move(tensors), *member, options);
+    if (!text) return std::move(text).error();
+    return format::new_header(*std::move(text));
   }
 };
 
@@ -251,9 +254,7 @@ Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) n
 Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
   return base::guarded([&]() -> Status {
     if (!state_) state_ = std::make_shared<State>();
-    if (Status status = format::add_metadata(state_->metadata, key, value); !status) return status;
-    state_->metadata_present = true;
-    return {};
+    return state_->add_metadata(key, value);
   });
 }
 
@@ -265,36 +266,9 @@ Status HeaderBuilder::metadata_present() noexcept {
   });
 }
 
-namespace detail {
-
-template <>
-struct Access<HeaderBuilder> {
-  static Result<format::NewHeaderText> text(const HeaderBuilder& builder, const LayoutOptions& options) {
-    return builder.state_ ? builder.state_->text(options) : HeaderBuilder::State().text(options);
-  }
-};
-
-}  // namespace detail
-
 Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
-  return base::guarded([&]() -> Result<Header> {
-    Result<format::NewHeaderText> text = detail::Access<HeaderBuilder>::text(*this, options);
-    if (!text) return std::move(text).error();
-    return format::new_header(*std::move(text));
-  });
+  return base::guarded([&] { return state_ ? state_->build(options) : State().build(options); });
 }
 
 }  // namespace v0
-
-namespace format {
-
-Result<BuiltHeader> build_header(const HeaderBuilder& builder, const LayoutOptions& options) {
-  Result<NewHeaderText> made = detail::Access<HeaderBuilder>::text(builder, options);
-  if (!made) return std::move(made).error();
-  Result<Header> header = Header::parse(made->text, made->data_bytes);
-  if (!header) return std::move(header).error();
-  return BuiltHeader{*std::move(header), std::move(made->text)};
-}
-
-}  // namespace format
 }  // namespace safetensors

@@ -1,5 +1,5 @@
-// Makes the header of a new file from tensors that the caller describes by views. HeaderBuilder and CheckpointLayout
-// use it.
+// Makes the header of a new file from tensors that the caller describes by views. HeaderBuilder, CheckpointLayout and
+// save() use it.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -7,9 +7,9 @@
 #include <safetensors/header.h>
 #include <safetensors/shape.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,18 +26,12 @@ struct NewTensor {
   Dtype dtype;
 };
 
-using NewMetadata = std::map<std::string, std::string, std::less<>>;
-
-// Errors: invalid_argument (unknown dtype), invalid_utf8, reserved_name.
-[[nodiscard]] Status check_new_name(std::string_view name, Dtype dtype);
-// Errors: those of check_new_name(), size_overflow, misaligned_size.
+// Errors: invalid_argument (unknown dtype), invalid_utf8, reserved_name, size_overflow, misaligned_size.
 [[nodiscard]] Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape);
-// Returns the error duplicate_name.
-[[nodiscard]] Error added_before(std::string_view name);
-// Error: duplicate_name, for the first tensor that has the name of an earlier one. Throws std::bad_alloc.
-[[nodiscard]] Status check_unique(std::span<const NewTensor> tensors);
-// Errors: invalid_utf8, duplicate_name. Throws std::bad_alloc.
-[[nodiscard]] Status add_metadata(NewMetadata& metadata, std::string_view key, std::string_view value);
+// Lists the tensors of a header. at: calls new_tensor() for index < count. Errors, for the first wrong tensor: those of
+// `at`, duplicate_name. Throws std::bad_alloc.
+[[nodiscard]] Result<std::vector<NewTensor>> new_tensors(std::size_t count,
+                                                         const std::function<Result<NewTensor>(std::size_t index)>& at);
 
 // The text of a new header, and the size of the data in bytes.
 struct NewHeaderText {
@@ -48,8 +42,6 @@ struct NewHeaderText {
 // Returns the member `__metadata__` of a header as text. The pairs have any order. Errors, for the first wrong pair:
 // invalid_utf8, duplicate_name. Throws std::bad_alloc.
 [[nodiscard]] Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs);
-// The same for pairs that add_metadata() has checked.
-[[nodiscard]] std::string metadata_member(const NewMetadata& metadata);
 
 // Puts the tensors in order and assigns their offsets. Frees the list of tensors before it returns. metadata: the text
 // of metadata_member(), empty for none. Errors: those of HeaderBuilder::build(). Throws std::bad_alloc.
