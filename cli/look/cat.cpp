@@ -1,18 +1,388 @@
-// The subcommand cat: checks the command line, the tensor and the output path. cat_output.cpp writes the bytes. Output
-// into a file goes through NewFile, so that the file appears only when it is complete.
+// The subcommand cat: writes a slice of a tensor as raw bytes, npy, text or JSON. It reads 768 KiB at a time, so memory
+// stays bounded for any tensor. Nested brackets are written by counting indices, not by recursion, because the rank
+// comes from the file. Output into a file goes through NewFile, so that the file appears only when it is complete.
 #include "arguments.h"
-#include "cat_output.h"
 #include "command.h"
-#include "format/dtype/cast.h"
 #include "input.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "new_file.h"
 #include "selection.h"
 #include "text/text.h"
+#include "values/numbers.h"
+
+#include <safetensors/element.h>
+
+#include "file/slice_reader.h"
+#include "format/dtype/cast.h"
+#include "os/regular_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <utility>
 
 namespace safetensors::cli {
 namespace {
+
+struct CatRequest {
+  const File& file;
+  const TensorInfo& tensor;
+  const ResolvedSlice& slice;
+  Dtype dtype;          // of the output; another one than that of the tensor if the values are cast
+  std::string format;   // raw, npy, text or json
+  std::uint64_t limit;  // max elements shown per dimension in text; 0: all
+  bool progress;        // whether to show the progress if standard error is a terminal
+};
+
+// Receives the output. An error that it returns ends the output.
+using Sink = std::function<Status(std::string_view)>;
+
+// Formats elements as text. Floats become double, which holds all values of the smaller dtypes exactly, and then text
+// by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
+//
+// A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
+// 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
+// is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
+// 0 is true.
+class ElementText {
+ public:
+  ElementText(Dtype dtype, bool json) : dtype_(dtype), json_(json) {}
+
+  // Appends element `index` of packed elements.
+  void append(std::string& out, std::span<const std::byte> packed, std::uint64_t index);
+
+ private:
+  void append_float(std::string& out, const std::string& text) const;
+  void append_complex(std::string& out, float real, float imaginary) const;
+  const std::string& small_float(std::uint64_t code);
+
+  Dtype dtype_;
+  bool json_;
+  std::vector<std::string> texts_;  // cached texts of floats of up to 16 bits, indexed by their bits
+};
+
+// Returns the shortest decimal that reads back as this double: "1.0", "1e-07". A finite value has a point or an
+// exponent, so that no reader takes it for an integer.
+std::string shortest(double value) {
+  if (std::isnan(value)) return "nan";
+  char text[64];
+  const auto [end, code] = std::to_chars(text, text + sizeof text, value);
+  std::string result(text, end);
+  if (result.find_first_of(".en") == std::string::npos) result += ".0";
+  return result;
+}
+
+float load_float(std::span<const std::byte> packed, std::uint64_t index) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits_at(packed, index, 32)));
+}
+
+const std::string& ElementText::small_float(std::uint64_t code) {
+  if (texts_.empty()) texts_.resize(std::size_t{1} << bits(dtype_));
+  std::string& text = texts_[static_cast<std::size_t>(code)];
+  if (text.empty()) text = shortest(static_cast<double>(to_float(dtype_, static_cast<std::uint16_t>(code))));
+  return text;
+}
+
+void ElementText::append_float(std::string& out, const std::string& text) const {
+  const bool quoted = json_ && text.find_first_of("ni") != std::string::npos;
+  if (quoted) out += '"';
+  out += text;
+  if (quoted) out += '"';
+}
+
+void ElementText::append_complex(std::string& out, float real, float imaginary) const {
+  if (json_) out += '[';
+  append_float(out, shortest(static_cast<double>(real)));
+  out += json_ ? ", " : std::signbit(imaginary) && !std::isnan(imaginary) ? "" : "+";
+  append_float(out, shortest(static_cast<double>(imaginary)));
+  out += json_ ? ']' : 'j';
+}
+
+void ElementText::append(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {
+  if (dtype_ == Dtype::C64)
+    return append_complex(out, load_float(packed, 2 * index), load_float(packed, 2 * index + 1));
+  if (dtype_ == Dtype::F32) return append_float(out, shortest(static_cast<double>(load_float(packed, index))));
+  const unsigned width = bits(dtype_);
+  const std::uint64_t value = bits_at(packed, index, width);
+  if (dtype_ == Dtype::BOOL) {
+    out += value == 0 ? "false" : value == 1 || json_ ? "true" : std::to_string(value);
+  } else if (dtype_ == Dtype::F64) {
+    append_float(out, shortest(std::bit_cast<double>(value)));
+  } else if (is_signed_integer(dtype_)) {
+    out += std::to_string(static_cast<std::int64_t>(value << (64 - width)) >> (64 - width));
+  } else if (is_integer(dtype_)) {
+    out += std::to_string(value);
+  } else {
+    append_float(out, small_float(value));
+  }
+}
+
+// In bytes. A multiple of 3, so that no F6 element crosses from one chunk into the next.
+constexpr std::uint64_t kChunk = 768 << 10;
+
+// The bytes of a slice in the dtype of the output. A cast converts each chunk as it is read.
+class SliceValues {
+ public:
+  explicit SliceValues(const CatRequest& request)
+      : request_(request),
+        from_(request.tensor.dtype),
+        to_(request.dtype),
+        from_bytes_(bits(from_) / 8),
+        to_bytes_(bits(to_) / 8) {}
+
+  // In bytes of the output. Without a cast, elements may have fewer than 8 bits.
+  [[nodiscard]] std::uint64_t size() const {
+    return from_ == to_ ? request_.slice.nbytes() : request_.slice.nbytes() / from_bytes_ * to_bytes_;
+  }
+  // Reads the bytes from `offset` on. With a cast, they are whole elements.
+  [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination) {
+    if (from_ == to_) return read_slice(offset, destination);
+    const std::size_t count = destination.size() / to_bytes_;
+    const std::uint64_t first = offset / to_bytes_ * from_bytes_;
+    source_.resize(count * from_bytes_);
+    if (Status status = read_slice(first, source_); !status) return status;
+    const std::size_t done = format::try_cast(from_, source_.data(), to_, destination.data(), count);
+    return done == count ? Status() : out_of_range(first + done * from_bytes_, source_.data() + done * from_bytes_);
+  }
+
+ private:
+  // Reads the bytes of the slice from `offset` on: whole pieces together, and parts of the first and of the last piece.
+  Status read_slice(std::uint64_t offset, std::span<std::byte> destination) {
+    const file::ReadTensorBytes read = [this](std::uint64_t from, std::span<std::byte> to) {
+      return os::read_exactly(request_.file.source(), request_.tensor.file_offset + from, to);
+    };
+    while (!destination.empty()) {
+      const std::uint64_t inside = offset % piece_bytes_;
+      const std::uint64_t count = inside == 0 ? destination.size() / piece_bytes_ : 0;
+      const std::uint64_t bytes = count > 0 ? count * piece_bytes_ : piece_bytes_ - inside;
+      const auto part = destination.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, destination.size())));
+      Status status = count > 0
+                          ? file::read_slice(request_.slice, {offset / piece_bytes_, count}, read, bounce_, part.data())
+                          : read(in_tensor(offset), part);
+      if (!status) return status;
+      offset += part.size();
+      destination = destination.subspan(part.size());
+    }
+    return {};
+  }
+  // The offset in the tensor of a byte of the slice.
+  [[nodiscard]] std::uint64_t in_tensor(std::uint64_t offset) const {
+    return format::piece_offset(request_.slice, offset / piece_bytes_) + offset % piece_bytes_;
+  }
+  // The error for an element that does not fit. offset: of the element, in the bytes of the slice.
+  [[nodiscard]] Error out_of_range(std::uint64_t offset, const std::byte* element) const {
+    const TensorInfo& tensor = request_.tensor;
+    Error error = format::out_of_range(from_, element, to_, in_tensor(offset) / from_bytes_, tensor.shape);
+    error.message = "tensor `" + printable(tensor.name) + "`: " + error.message;
+    error.offset = tensor.file_offset + in_tensor(offset);
+    error.path = request_.file.path();
+    return error;
+  }
+
+  const CatRequest& request_;
+  const Dtype from_;
+  const Dtype to_;
+  const std::size_t from_bytes_;
+  const std::size_t to_bytes_;
+  const std::uint64_t piece_bytes_ = detail::Access<ResolvedSlice>::piece_size(request_.slice);
+  io::BounceBuffer bounce_;
+  std::vector<std::byte> source_;
+};
+
+Status write_bytes(const CatRequest& request, const Sink& sink, Console& console) {
+  SliceValues values(request);
+  const std::uint64_t total = values.size();
+  std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(kChunk, total)));
+  for (std::uint64_t done = 0; done < total && console.writable();) {
+    const std::span<std::byte> part(chunk.data(), static_cast<std::size_t>(std::min(kChunk, total - done)));
+    if (Status status = values.read(done, part); !status) return status;
+    if (Status status = sink(as_text(part)); !status) return status;
+    done += part.size();
+    if (request.progress) console.progress(done, total);
+  }
+  return {};
+}
+
+// The elements of a slice in order, as text.
+class Elements {
+ public:
+  Elements(const CatRequest& request, bool json)
+      : values_(request), in_chunk_(kChunk * 8 / bits(request.dtype)), text_(request.dtype, json) {}
+
+  void skip(std::uint64_t count) { next_ += count; }
+
+  Status append(std::string& out) {
+    const std::uint64_t begin = next_ / in_chunk_ * kChunk;
+    if (begin != loaded_ || chunk_.empty()) {
+      loaded_ = begin;
+      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, values_.size() - begin)));
+      if (Status status = values_.read(begin, chunk_); !status) return status;
+    }
+    text_.append(out, chunk_, next_++ % in_chunk_);
+    return {};
+  }
+
+ private:
+  SliceValues values_;
+  std::uint64_t in_chunk_;
+  ElementText text_;
+  std::uint64_t next_ = 0;    // index of the next element
+  std::uint64_t loaded_ = 0;  // offset of chunk_, in bytes
+  std::vector<std::byte> chunk_;
+};
+
+// Writes nested brackets around the elements: [[1, 2],\n [3, 4]].
+class Brackets {
+ public:
+  Brackets(const CatRequest& request, bool json, const Sink& sink, Console& console)
+      : shape_(request.slice.shape()),
+        limit_(request.limit),
+        json_(json),
+        elements_(request, json),
+        sink_(sink),
+        console_(console),
+        index_(shape_.rank(), 0),
+        inside_(shape_.rank(), 1) {
+    for (std::size_t dim = shape_.rank(); dim-- > 1;) inside_[dim - 1] = inside_[dim] * shape_[dim];
+  }
+
+  Status run() {
+    out_.append(shape_.rank(), '[');
+    bool more = true;
+    while (more && console_.writable()) {
+      if (Status status = elements_.append(out_); !status) return status;
+      more = advance();
+      if (out_.size() >= kFull) {
+        if (Status status = sink_(out_); !status) return status;
+        out_.clear();
+      }
+    }
+    return sink_(out_);
+  }
+
+ private:
+  static constexpr std::size_t kFull = 64 << 10;
+
+  // Moves to the next element and writes the separators and brackets before it. Returns false at the end.
+  bool advance() {
+    std::size_t dim = shape_.rank();
+    while (dim > 0 && ++index_[dim - 1] == shape_[dim - 1]) {
+      index_[--dim] = 0;
+      out_ += ']';
+    }
+    if (dim == 0) return false;
+    const std::size_t closed = shape_.rank() - dim;
+    separate(dim, closed);
+    elide(dim - 1, closed);
+    out_.append(closed, '[');
+    return true;
+  }
+
+  void separate(std::size_t dim, std::size_t closed) {
+    // As NumPy does: one empty line between matrices, two between stacks of matrices, never more.
+    const std::size_t lines = json_ ? std::min<std::size_t>(closed, 1) : std::min<std::size_t>(closed, 3);
+    out_ += closed == 0 ? ", " : ",";
+    out_.append(lines, '\n');
+    if (closed > 0 && !json_) out_.append(std::min(dim, kMaxIndent), ' ');
+  }
+
+  // Skips the middle of a dimension that is longer than the limit.
+  void elide(std::size_t dim, std::size_t closed) {
+    if (limit_ == 0 || shape_[dim] <= limit_ || index_[dim] != (limit_ + 1) / 2) return;
+    const std::uint64_t skipped = shape_[dim] - limit_;
+    elements_.skip(skipped * inside_[dim]);
+    index_[dim] += skipped;
+    out_ += "...";
+    if (index_[dim] < shape_[dim]) separate(dim + 1, closed);
+  }
+
+  static constexpr std::size_t kMaxIndent = 64;
+
+  const Shape& shape_;
+  std::uint64_t limit_;
+  bool json_;
+  Elements elements_;
+  const Sink& sink_;
+  Console& console_;
+  std::vector<std::uint64_t> index_;
+  std::vector<std::uint64_t> inside_;  // elements per index of each dimension
+  std::string out_;
+};
+
+Status write_values(const CatRequest& request, bool json, const Sink& sink, Console& console) {
+  if (request.slice.nbytes() == 0) return sink("[]");
+  return Brackets(request, json, sink, console).run();
+}
+
+Status write_json(const CatRequest& request, const Sink& sink, Console& console) {
+  const TensorInfo& tensor = request.tensor;
+  std::string head = formatted("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
+                               json_escaped(request.file.path()), json_escaped(tensor.name));
+  const std::string shape = joined_texts(request.slice.shape(), [](std::uint64_t dim) { return std::to_string(dim); });
+  head += formatted("\"dtype\": \"{}\", ", to_string(request.dtype));
+  if (request.dtype != tensor.dtype) head += formatted("\"cast_from\": \"{}\", ", to_string(tensor.dtype));
+  head += formatted("\"shape\": [{}],\n \"values\":\n", shape);
+  if (Status status = sink(head); !status) return status;
+  if (Status status = write_values(request, true, sink, console); !status) return status;
+  return sink("}\n");
+}
+
+// Returns a header of the NPY format, as of version 1.0, or of version 2.0 if the shape is too long: magic, version,
+// length, and a Python dict as text. It is padded so that the data, in C order, starts at a multiple of 64 bytes.
+std::string npy_header(std::string_view type, ShapeView shape) {
+  std::string text = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
+                               joined_texts(shape, [](std::uint64_t size) { return std::to_string(size); }),
+                               shape.size() == 1 ? "," : "");
+  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kMaxShortHeader = 65535;  // bytes; the limit of a length in 2 bytes
+  // Magic, version and the length in 2 or 4 bytes; the text ends with a line feed.
+  const std::size_t length_bytes = text.size() + kAlignment > kMaxShortHeader ? 4 : 2;
+  const std::size_t before = 8 + length_bytes;
+  text.append((kAlignment - (before + text.size() + 1) % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string header = "\x93NUMPY";
+  header += length_bytes == 2 ? '\x01' : '\x02';
+  header += '\0';
+  for (std::size_t i = 0; i < length_bytes; ++i) header += static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  return header + text;
+}
+
+// The type string of NumPy, such as "<f4". nullopt for a dtype that NumPy lacks.
+std::optional<std::string_view> npy_type(Dtype dtype) noexcept {
+  static constexpr std::pair<Dtype, std::string_view> kTypes[] = {
+      {Dtype::BOOL, "|b1"}, {Dtype::U8, "|u1"},  {Dtype::I8, "|i1"},  {Dtype::U16, "<u2"}, {Dtype::I16, "<i2"},
+      {Dtype::F16, "<f2"},  {Dtype::U32, "<u4"}, {Dtype::I32, "<i4"}, {Dtype::F32, "<f4"}, {Dtype::U64, "<u8"},
+      {Dtype::I64, "<i8"},  {Dtype::F64, "<f8"}, {Dtype::C64, "<c8"}};
+  for (const auto& [known, type] : kTypes) {
+    if (known == dtype) return type;
+  }
+  return std::nullopt;
+}
+
+// The number of bytes that write_tensor() produces, known in advance for raw and npy. nullopt for the other formats.
+std::optional<std::uint64_t> output_bytes(const CatRequest& request) {
+  if (request.format == "text" || request.format == "json") return std::nullopt;
+  const std::uint64_t bytes = SliceValues(request).size();
+  if (request.format == "raw") return bytes;
+  return npy_header(*npy_type(request.dtype), request.slice.shape()).size() + bytes;
+}
+
+// Writes the tensor to sink. The format npy needs a dtype that NumPy has, and another dtype a cast that castable()
+// allows. Stops early if the console's standard output fails.
+Status write_tensor(const CatRequest& request, const Sink& sink, Console& console) {
+  if (request.format == "json") return write_json(request, sink, console);
+  if (request.format == "text") {
+    if (Status status = write_values(request, false, sink, console); !status) return status;
+    return sink("\n");
+  }
+  if (request.format == "npy") {
+    if (Status status = sink(npy_header(*npy_type(request.dtype), request.slice.shape())); !status) return status;
+  }
+  return write_bytes(request, sink, console);
+}
 
 constexpr auto kCatTable = joined(
     kChoiceOptions,
