@@ -210,7 +210,7 @@ class Checks {
 
   void whole() {
     for (const std::uint64_t budget : {0ULL, 1ULL, 3ULL << 20, 64ULL << 20}) {
-      for (const st::Cache cache : {st::Cache::keep, st::Cache::bypass}) {
+      for (const st::Cache cache : {st::Cache::keep, st::Cache::fill}) {
         Pair pair(gpu_);
         for (const st::TensorInfo& info : file_.header().tensors()) {
           if (!info.name.starts_with("small.")) pair.add(tensor(info.name), {}, {}, below(64));

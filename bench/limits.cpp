@@ -99,6 +99,7 @@ void pread_all(int fd, char* to, std::uint64_t offset, std::uint64_t size, std::
 }
 
 constexpr std::uint64_t kPart = 2u << 20;
+constexpr std::uint64_t kRun = 32u << 20;
 
 struct Options {
   std::uint64_t bytes = 512u << 20;
@@ -190,10 +191,12 @@ class Bench {
   int direct() {
     if (direct_ < 0) {
       (void)fd();
-      direct_ = open(in_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+      direct_ = open_input(O_DIRECT);
     }
     return direct_;
   }
+  // Opens the input again. Call fd() before.
+  [[nodiscard]] int open_input(int flags) const { return open(in_.c_str(), O_RDONLY | O_CLOEXEC | flags); }
   // Number of bytes in whole blocks, because O_DIRECT moves nothing else. A last block that is not whole is left out.
   [[nodiscard]] std::uint64_t blocks() const { return bytes / 4096 * 4096; }
 
@@ -398,9 +401,28 @@ void add_uring(Group& group, Bench& b) {
       [&b] { read_uring(b, b.fresh->data(), false); }, [&b] { b.renew(MADV_HUGEPAGE); });
 }
 
+// Reads a cold file through the page cache, and leaves it there. Each thread opens the file, because the system reads
+// ahead per open file, and takes long runs, because read-ahead begins anew with each of them.
+void fill_cache(Bench& b, unsigned threads) {
+  parallel(threads, b.bytes, kRun, [&](std::uint64_t at, std::uint64_t size) {
+    const int own = b.open_input(0);
+    pread_all(own, b.fresh->data() + at, at, size);
+    close(own);
+  });
+}
+
 void cold_reads(Bench& b, const Options& options) {
-  if (!options.wants_any({"direct", "io_uring"})) return;
+  if (!options.wants_any({"direct", "io_uring", "fill"})) return;
   Group group(options, "reads from the device");
+  for (const unsigned n : {2u, 4u, 8u}) {
+    group.add(
+        named("fill", n), "pread of 2 MiB of a cold file into fresh 2 MiB pages" + by(n), b.bytes,
+        [&b, n] { fill_cache(b, n); },
+        [&b] {
+          b.renew(MADV_HUGEPAGE);
+          require(fdatasync(b.fd()) == 0 && posix_fadvise(b.fd(), 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
+        });
+  }
   if (b.direct() < 0) {
     const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
     for (const char* const name : {"direct_1", "direct_4", "direct_8", "direct_16"}) group.missing(name, why);

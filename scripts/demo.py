@@ -1,7 +1,5 @@
 """The Python part of scripts/demo: writes weights of the size of GPT-2 small, and reads a slice of them."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -38,12 +38,12 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
       request.output.find('/') == std::string::npos && !std::filesystem::is_directory(request.output, failed))
     throw UsageError(
         formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
-  if (request.force() && selection.empty() && !accepts &&
-      request.output != request.inputs[0]) {  // IN NAME --force changes IN itself
+  const auto chooses = [&] { return selection.chooses() || (selects && (accepts || !selection.empty())); };
+  if (request.force() && !chooses() && request.output != request.inputs[0]) {  // IN NAME --force changes IN itself
     request.rest = {std::exchange(request.output, request.inputs[0])};
     selection = Selection(given, request.rest);
   }
-  if (selects ? selection.empty() && !accepts : !selection.chooses())
+  if (!chooses())
     throw UsageError(formatted("which tensors? Give NAME or --match GLOB,{} --dtype LIST or --layers LIST, and OUT",
                                selects ? " --exclude GLOB," : ""));
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
@@ -74,7 +74,7 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage = "IN (OUT | -o OUT) [NAME]...",
+    .usage = "IN (OUT | -o OUT | --force) [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors select model.safetensors head.safetensors --match 'lm_head.*'
@@ -87,7 +87,7 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage = "IN (OUT | -o OUT) [NAME]...",
+    .usage = "IN (OUT | -o OUT | --force) [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'

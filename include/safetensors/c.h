@@ -603,14 +603,11 @@ enum {
   /** Works as FILL if the files and the results together fit well into the available memory of the machine and of the
    * control group. Otherwise works as KEEP. */
   SAFETENSORS_CACHE_AUTOMATIC = 0,
-  /** Read cached data from the cache, and all other data directly from the device. The cache stays as it is. */
+  /** Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
+   * Reads of less than 64 KiB, and those of a file system without direct reads, go through the cache. */
   SAFETENSORS_CACHE_KEEP = 1,
   /** Read all data through the cache, and keep it there. */
-  SAFETENSORS_CACHE_FILL = 2,
-  /** Read all data through the cache, and remove it from the cache afterwards. */
-  SAFETENSORS_CACHE_DROP = 3,
-  /** Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads work as DROP. */
-  SAFETENSORS_CACHE_BYPASS = 4
+  SAFETENSORS_CACHE_FILL = 2
 };
 
 /** Options of safetensors_plan_execute() and safetensors_plan_stream(). Initialize them with

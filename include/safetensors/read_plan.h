@@ -38,15 +38,11 @@ struct Destination {
 
 /// Modes in which reads use the page cache of the system.
 enum class Cache : std::uint8_t {
-  /// Read cached data from the cache, and all other data directly from the device. The cache stays as it is.
+  /// Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
+  /// Reads of less than 64 KiB, and those of a file system without direct reads, go through the cache.
   keep,
   /// Read all data through the cache, and keep it there. Use this for files that you will read again soon.
   fill,
-  /// Read all data through the cache, and remove it from the cache afterwards.
-  drop,
-  /// Read from the device if a read has at least 64 KiB and the file system supports it. Smaller reads go through the
-  /// cache, and their data is removed from the cache afterwards.
-  bypass,
   /// Works as `fill` if the files and the results together fit well into the available memory of the machine and of the
   /// control group. Otherwise works as `keep`. Files whose data is in the cache already do not count. All other files
   /// count with their whole size. The decision is made once, when the plan begins. So the next process that reads the

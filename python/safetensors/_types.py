@@ -27,7 +27,7 @@ else:
 
 Backend = Literal["mmap", "pread", "auto"]
 Fault = Literal["unknown_dtypes", "unused_bytes"]
-Cache = Literal["auto", "keep", "fill", "drop", "bypass"]
+Cache = Literal["auto", "keep", "fill"]
 Durability = Literal["full", "file", "none"]
 TensorOrder = Literal["writer", "given"]
 Framework = Literal["pt", "torch", "pytorch", "np", "numpy", "tf", "tensorflow", "jax", "flax", "mlx", "paddle"]

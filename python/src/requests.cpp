@@ -87,11 +87,8 @@ LoadOptions make_load_options(const nb::kwargs& options) {
   const std::uint64_t count = to_count(get("threads"), "threads");
   if (count > kMaxReaders)
     raise("threads is " + std::to_string(count) + ", expected at most " + std::to_string(kMaxReaders));
-  constexpr std::pair<const char*, Cache> kWords[] = {{"auto", Cache::automatic},
-                                                      {"keep", Cache::keep},
-                                                      {"fill", Cache::fill},
-                                                      {"drop", Cache::drop},
-                                                      {"bypass", Cache::bypass}};
+  constexpr std::pair<const char*, Cache> kWords[] = {
+      {"auto", Cache::automatic}, {"keep", Cache::keep}, {"fill", Cache::fill}};
   LoadOptions made{
       .read = {.threads = static_cast<unsigned>(count), .memory_limit = to_count(get("memory_limit"), "memory_limit")},
       .progress = get("progress")};

@@ -40,7 +40,7 @@ struct LoadOptions {
   nb::object progress;      // a callable or None
   bool to_devices = false;  // all targets are on CUDA devices
 };
-// options: threads, memory_limit (0 for automatic); cache ("auto", "keep", "fill", "drop" or "bypass"); progress; and,
+// options: threads, memory_limit (0 for automatic); cache ("auto", "keep" or "fill"); progress; and,
 // if all targets are on CUDA devices, device_stream, a CUstream: copies begin after the work that it already has.
 // Raises SafetensorError, TypeError.
 [[nodiscard]] LoadOptions make_load_options(const nb::kwargs& options);

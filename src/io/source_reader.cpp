@@ -113,7 +113,7 @@ Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
 SourceReader::SourceReader(const Source& source, const Transfer& transfer) noexcept
     : source_(source),
       file_(os::RegularFile::of(source)),
-      caching_(transfer.caching),
+      assume_uncached_(transfer.assume_uncached),
       size_(transfer.size),
       chunk_bytes_(caller_chunk(source)),
       in_runs_(transfer.in_runs),
@@ -126,15 +126,16 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer) noexc
   }
   const Result<os::Lease> lease = file_->lease();
   if (!lease) return;  // The first read reports the same error.
-  const bool cached = caching_ != Caching::bypass &&
-                      os::cached_share(lease->get(), transfer.begin, transfer.size).value_or(1.0) >= kMinCachedShare;
-  waits_ = !cached;
-  if (waits_ && (caching_ == Caching::keep || caching_ == Caching::bypass)) prepare_direct(lease->get());
-  if (waits_ && caching_ == Caching::fill) prepare_fill();
+  waits_ = !is_cached(lease->get(), transfer.begin, transfer.size);
+  if (waits_ && transfer.fills_cache) prepare_fill();
+  if (waits_ && !transfer.fills_cache) prepare_direct(lease->get());
+}
+
+bool SourceReader::is_cached(int descriptor, std::uint64_t offset, std::uint64_t size) const noexcept {
+  return !assume_uncached_ && os::cached_share(descriptor, offset, size).value_or(1.0) >= kMinCachedShare;
 }
 
 void SourceReader::fill_cache() noexcept {
-  caching_ = Caching::fill;
   tries_direct_ = false;
   refused_ = 0;  // direct reads are not wanted any more
   if (waits_ && !remote()) prepare_fill();
@@ -156,12 +157,10 @@ void SourceReader::prepare_fill() noexcept {
 void SourceReader::prepare_remote() noexcept {
   chunk_bytes_ = kRemoteChunk;
   waits_ = true;
-  if (caching_ == Caching::bypass) refused_ = EOPNOTSUPP;
   const Result<os::Lease> lease = file_->lease();
   if (!lease) return;  // The first read reports the same error.
   os::advise_cache(lease->get(), 0, 0, os::CacheAdvice::sequential);
-  requests_windows_ = (caching_ == Caching::keep || caching_ == Caching::fill) &&
-                      os::cached_share(lease->get(), 0, 1).value_or(1.0) > 0;
+  requests_windows_ = os::cached_share(lease->get(), 0, 1).value_or(1.0) > 0;
 }
 
 // Asks the system for all windows of a range before they are read, so that their requests overlap.
@@ -248,21 +247,14 @@ const Source& SourceReader::source_of(ReaderThread& thread) const noexcept {
 // Decides per read, because other processes and earlier reads fill the page cache while the transfer runs.
 bool SourceReader::wants_direct(std::uint64_t offset, std::size_t size) const noexcept {
   if (!tries_direct_ || size < kMinDirectRead || direct_refused() != 0) return false;
-  if (caching_ == Caching::bypass) return true;
   const Result<os::Lease> lease = file_->lease();
-  return lease && os::cached_share(lease->get(), offset, size).value_or(1.0) < kMinCachedShare;
+  return lease && !is_cached(lease->get(), offset, size);
 }
 
 Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                                    ReaderThread& thread) const noexcept {
   if (requests_windows_) request_windows(offset, destination.size());
-  Status status = os::read_exactly(CountingSource(source_of(thread), counts), offset, destination);
-  if (!status) return status;
-  const bool drop = caching_ == Caching::drop || caching_ == Caching::bypass;
-  if (!drop || file_ == nullptr) return {};
-  if (const Result<os::Lease> lease = file_->lease())
-    os::advise_cache(lease->get(), offset, destination.size(), os::CacheAdvice::drop);
-  return {};
+  return os::read_exactly(CountingSource(source_of(thread), counts), offset, destination);
 }
 
 // Reads whole blocks straight into the destination if its alignment allows that. Reads the unaligned head and tail, or

@@ -15,13 +15,6 @@
 
 namespace safetensors::io {
 
-enum class Caching : std::uint8_t {
-  keep,    // cached bytes come from the page cache; other large reads bypass it, so the cache stays as it is
-  fill,    // all bytes come through the page cache and stay there
-  drop,    // all bytes come through the page cache and are dropped from it after the read
-  bypass,  // large reads bypass the page cache even if it has the bytes; small reads are as for drop
-};
-
 // The reads of one thread. Bytes are those that calls returned, also if the whole read then failed.
 struct ReadCounts {
   std::uint64_t buffered = 0;  // bytes read through the page cache, or from a caller's Source
@@ -61,11 +54,12 @@ struct ReaderThread {
 
 // The range of a source that will be read, and the method.
 struct Transfer {
-  Caching caching = Caching::keep;
-  std::uint64_t begin = 0;  // offset of the range
-  std::uint64_t size = 0;   // bytes of the range
-  bool in_runs = false;     // each thread reads long runs of consecutive ranges
-  bool sparse = false;      // most bytes of the range are in gaps that nobody reads
+  std::uint64_t begin = 0;       // offset of the range
+  std::uint64_t size = 0;        // bytes of the range
+  bool in_runs = false;          // each thread reads long runs of consecutive ranges
+  bool sparse = false;           // most bytes of the range are in gaps that nobody reads
+  bool fills_cache = false;      // all bytes come through the page cache; else large reads of other bytes bypass it
+  bool assume_uncached = false;  // the page cache counts as empty
 };
 
 class SourceReader {
@@ -80,8 +74,8 @@ class SourceReader {
   [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                             ReaderThread& thread) const noexcept;
 
-  // From now on, all bytes come through the page cache and stay there, as for Caching::fill. Call it before the first
-  // read.
+  // From now on, all bytes come through the page cache and stay there, as for Transfer::fills_cache. Call it before the
+  // first read.
   void fill_cache() noexcept;
 
   // The best number of bytes per read.
@@ -91,9 +85,7 @@ class SourceReader {
   // True if reads wait for a device or a network. Then more threads than processors are worth it.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   // True if reads copy from the page cache of this machine, and may leave the bytes there.
-  [[nodiscard]] bool cached() const noexcept {
-    return file_ != nullptr && !waits_ && (caching_ == Caching::keep || caching_ == Caching::fill);
-  }
+  [[nodiscard]] bool cached() const noexcept { return file_ != nullptr && !waits_; }
   // True if the system reads ahead for each thread. Then a thread should read one range of the file after the other.
   [[nodiscard]] bool reads_ahead() const noexcept { return reads_ahead_; }
   // The largest gap between two small reads, in bytes, that costs no more to read than a second read does. 0: the bytes
@@ -123,6 +115,7 @@ class SourceReader {
   // Returns the descriptor with O_DIRECT of the thread. It opens the file if the thread read another one before. -1:
   // the system refuses.
   [[nodiscard]] int direct_descriptor(ReaderThread& thread) const noexcept;
+  [[nodiscard]] bool is_cached(int descriptor, std::uint64_t offset, std::uint64_t size) const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
   Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                        ReaderThread& thread) const noexcept;
@@ -135,7 +128,7 @@ class SourceReader {
 
   const Source& source_;
   const os::RegularFile* const file_;  // the source, or null if it is not a file
-  Caching caching_;
+  const bool assume_uncached_;
   const std::uint64_t size_;  // bytes of the range
   std::size_t chunk_bytes_;
   bool waits_ = false;

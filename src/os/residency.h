@@ -15,7 +15,6 @@ enum class CacheAdvice : std::uint8_t {
   sequential,  // forward: the system doubles the read-ahead
   random,      // with gaps: the system does not read ahead
   will_need,   // soon: the system begins to read it
-  drop,        // no more: the system drops it from the page cache
 };
 // Ignores errors. size 0: up to the end of the file.
 void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, CacheAdvice advice) noexcept;

@@ -26,13 +26,6 @@
 namespace safetensors::plan {
 namespace {
 
-io::Caching to_caching(Cache cache) noexcept {
-  return cache == Cache::fill     ? io::Caching::fill
-         : cache == Cache::drop   ? io::Caching::drop
-         : cache == Cache::bypass ? io::Caching::bypass
-                                  : io::Caching::keep;  // `automatic`: ExecutionState decides
-}
-
 // Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
 std::string describe_small_pages(std::uint64_t bytes) {
   const auto text = [](os::HugePageChoice::Time time) {
@@ -120,11 +113,12 @@ std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {
   }
   std::vector<std::unique_ptr<io::SourceReader>> readers;
   for (std::size_t i = 0; i < files_.size(); ++i) {
-    const io::Transfer transfer{.caching = to_caching(options_.cache),
-                                .begin = uses[i].begin,
+    const io::Transfer transfer{.begin = uses[i].begin,
                                 .size = uses[i].size(),
                                 .in_runs = !streamed_,
-                                .sparse = uses[i].sparse()};
+                                .sparse = uses[i].sparse(),
+                                .fills_cache = options_.cache == Cache::fill,  // `automatic`: choose_cache() decides
+                                .assume_uncached = tuning.assume_uncached};
     readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer));
   }
   choose_cache(readers);

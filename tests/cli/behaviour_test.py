@@ -327,12 +327,12 @@ class UsageTest(CommandTest):
         """The usage forms of a help text: their words, and the options that they take with the names of values."""
         usage = re.search(r"^usage: (.*?)\n\n", text, re.DOTALL | re.MULTILINE)[1]
         every = dict(re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))?", text, re.MULTILINE))
-        for form in re.split(r"\s*safetensors ", usage)[1:]:
-            for alternative in (r"\1", r"\2") if "|" in form else [""]:
-                chosen = re.sub(r"\((.*?) \| (.*?)\)", alternative, " ".join(form.split()))
-                parts = re.findall(r"\[.*?\]|[^\s[]+", chosen)
+        for form in re.split(r"\s*safetensors ", " ".join(usage.split()))[1:]:
+            choice = re.search(r"\((.* \| .*?)\)|$", form)
+            for alternative in (choice[1] or "").split(" | "):
+                chosen = form.replace(choice[0], alternative)
                 shown = dict(re.findall(r"\[(--[a-z-]+) ?(\S*)\]", form))
-                words = [part.strip("[].") for part in parts if not part.startswith("[-")]
+                words = [part.strip("[].") for part in re.findall(r"\[.*?\]|[^\s[]+", chosen) if part[:2] != "[-"]
                 if words[-1] == "OPTIONS":
                     del words[-1]
                     shown = {option: value for option, value in every.items() if option not in {*words, "--help"}}

@@ -6,6 +6,7 @@
 
 #include "faults/files.h"
 #include "faults/trial.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors::test::faults {
 namespace {
@@ -113,11 +114,8 @@ void execute(Trial& run) {
   execute_with(run, SAFETENSORS_CACHE_AUTOMATIC);
 }
 void execute_past_cache(Trial& run) {
-  execute_with(run, SAFETENSORS_CACHE_BYPASS);
-}
-
-void execute_and_drop_cache(Trial& run) {
-  execute_with(run, SAFETENSORS_CACHE_DROP);
+  const AssumeUncached uncached;
+  execute_with(run, SAFETENSORS_CACHE_KEEP);
 }
 
 // The shards of a model.
@@ -200,7 +198,6 @@ const std::vector<Scenario> kPlanScenarios = {
     {.name = "ModelPaths", .body = model_paths},
     {.name = "Execute", .body = execute},
     {.name = "ExecutePastCache", .body = execute_past_cache},
-    {.name = "ExecuteAndDropCache", .body = execute_and_drop_cache},
     {.name = "ExecuteModel", .body = execute_model},
     {.name = "StreamItems", .body = stream_items},
     {.name = "StreamCancelled", .body = stream_cancelled},

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "support/plan_support.h"
 #include "support/plan_tuning.h"
@@ -66,9 +68,14 @@ class SourceFaults : public testing::Test {
     orders.reads = 0;
   }
   // One thread reads the chunks in the order of the file.
-  [[nodiscard]] Result<ReadResult> read(Cache cache) const {
+  [[nodiscard]] Result<ReadResult> read_through_cache() const {
     const ChunkBytes chunks(256 << 10);
-    return plan.execute({.threads = 1, .cache = cache});
+    return plan.execute({.threads = 1, .cache = Cache::fill});
+  }
+  [[nodiscard]] Result<ReadResult> read_directly() const {
+    const ChunkBytes chunks(256 << 10);
+    const AssumeUncached uncached;
+    return plan.execute({.threads = 1, .cache = Cache::keep});
   }
 
   const std::string bytes = pattern(kBytes);
@@ -80,7 +87,7 @@ class SourceFaults : public testing::Test {
 TEST_F(SourceFaults, RepeatInterruptedReads) {
   for (const bool direct : {false, true}) {
     order(direct, 2, 5, EINTR);
-    const Result<ReadResult> result = read(direct ? Cache::bypass : Cache::fill);
+    const Result<ReadResult> result = direct ? read_directly() : read_through_cache();
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == bytes);
     EXPECT_GT(orders.reads, 7);
@@ -94,7 +101,7 @@ TEST_F(SourceFaults, FallBackToCacheIfRefused) {
        {std::pair(EINVAL, "invalid argument"), std::pair(EOPNOTSUPP, "not supported by this file system")}) {
     for (const int after : {0, 1, 4}) {
       order(true, after, 1'000'000, error_number);
-      const Result<ReadResult> result = read(Cache::bypass);
+      const Result<ReadResult> result = read_directly();
       ASSERT_TRUE(succeeds(result));
       EXPECT_TRUE(data_of(result->arrays[0]) == bytes);
       EXPECT_EQ(orders.reads, after + 1);  // no direct read after the refusal
@@ -115,7 +122,9 @@ TEST(ReportedBytes, AreThoseThatTheSystemDelivered) {
   std::vector<PlannedTensor> tensors = tensors_of({3000, 500, 3000, 500, 3000});
   tensors.push_back({.name = "t", .dtype = Dtype::U8, .shape = {kRows, 2048}, .bytes = pattern(kRows * 2048)});
   put(path, file_of(tensors, 0));
-  for (const Cache cache : {Cache::automatic, Cache::keep, Cache::fill, Cache::drop, Cache::bypass}) {
+  for (const auto& [cache, uncached] :
+       {std::pair(Cache::automatic, false), {Cache::keep, false}, {Cache::fill, false}, {Cache::keep, true}}) {
+    const auto empty = uncached ? std::make_unique<AssumeUncached>() : nullptr;
     for (const char* slice : {"10:500", ":,8:16", ":,:1024", ":,:1900", "::-1,:1024"}) {
       const Result<File> file = File::open(path);
       ASSERT_TRUE(succeeds(file));
@@ -136,7 +145,7 @@ TEST(ReportedBytes, AreThoseThatTheSystemDelivered) {
 
 TEST_F(SourceFaults, ReportBrokenDisk) {
   order(true, 3, 1'000'000, EIO);
-  const Error error = error_of(read(Cache::bypass));
+  const Error error = error_of(read_directly());
   EXPECT_EQ(error.code, Errc::read_failed);
   EXPECT_EQ(error.os_error, EIO);
   EXPECT_EQ(error.path, path);

@@ -14,6 +14,7 @@
 
 #include "support/io_faults.h"
 #include "support/plan_support.h"
+#include "support/plan_tuning.h"
 
 namespace safetensors::io {
 namespace {
@@ -89,7 +90,7 @@ class DirectRead : public test::Supervised<testing::Test, FakeDirect> {
   }
   [[nodiscard]] SourceReader make_reader() {
     thread = ReaderThread();  // a thread knows a reader by its address
-    return SourceReader(*file, {.caching = Caching::bypass, .size = kSize});
+    return SourceReader(*file, {.size = kSize, .assume_uncached = true});
   }
   // Reads into memory `shift` bytes after a multiple of 4096. The memory around must keep its bytes.
   Status read(const SourceReader& reader, std::uint64_t offset, std::size_t size, std::size_t shift) {
@@ -266,9 +267,9 @@ class FillingRead : public DirectRead {
     ASSERT_EQ(::truncate(path.c_str(), kLarge), 0);
     system.opens_plain = true;
   }
-  // Caching::bypass waits for the device whatever the page cache has.
+  // assume_uncached: it waits for the device whatever the page cache has.
   void make(bool in_runs, bool sparse = false) {
-    const Transfer transfer{.caching = Caching::bypass, .size = kLarge, .in_runs = in_runs, .sparse = sparse};
+    const Transfer transfer{.size = kLarge, .in_runs = in_runs, .sparse = sparse, .assume_uncached = true};
     reader.emplace(*file, transfer);
     reader->fill_cache();
   }
@@ -363,7 +364,7 @@ TEST_F(DirectRead, KeepsOneDescriptorPerThread) {
     const int before = open_descriptors();
     {
       const SourceReader reader = make_reader();
-      const SourceReader other(*file, {.caching = Caching::bypass, .size = kSize});
+      const SourceReader other(*file, {.size = kSize, .assume_uncached = true});
       for (const SourceReader* each : {&reader, &other, &reader}) {
         expect_bytes(*each, 0, 100'000, 0);
         EXPECT_EQ(open_descriptors(), before + 1);
@@ -395,7 +396,8 @@ TEST(StreamOfManyFiles, KeepsFewFilesOpen) {
       ASSERT_TRUE(succeeds(plan.add(test::tensor(file, "t"), Slice{DimSlice::range(row, row + 1)})));
   const int before = open_descriptors();
   int max_open = 0;
-  Result<Stream> stream = plan.stream({.threads = 2, .cache = Cache::bypass});
+  const test::AssumeUncached uncached;
+  Result<Stream> stream = plan.stream({.threads = 2, .cache = Cache::keep});
   ASSERT_TRUE(succeeds(stream));
   const std::string expected = pattern(2 * kTensorBytes);
   for (int i = 0; i < 2 * kFiles; ++i) {
@@ -422,7 +424,7 @@ TEST(SourceOfFile, IsReadPastCacheToo) {
   const auto kept = std::make_shared<File>(*std::move(opened));
   Result<File> again = File::from_source(std::shared_ptr<const Source>(kept, &kept->source()));
   ASSERT_TRUE(succeeds(again));
-  for (const Cache cache : {Cache::bypass, Cache::keep, Cache::fill, Cache::drop}) {
+  for (const Cache cache : {Cache::keep, Cache::fill}) {
     (void)test::make_cold(path);
     ReadPlan plan;
     ASSERT_TRUE(succeeds(plan.add(test::tensor(*again, "t"))));

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "os/memory.h"
 #include "support/file_support.h"
@@ -184,8 +185,9 @@ TEST(ReadPacked, ReadsFilesOfCheckpointInHugePages) {
   }
   const Result<Checkpoint> model = Checkpoint::open(directory / "*.safetensors");
   ASSERT_TRUE(succeeds(model));
-  for (const Cache cache : {Cache::automatic, Cache::bypass}) {
-    const Result<ReadResult> packed = read_packed(plan_of(*model), 64, {.cache = cache});
+  for (const bool uncached : {false, true}) {
+    const auto empty = uncached ? std::make_unique<test::AssumeUncached>() : nullptr;
+    const Result<ReadResult> packed = read_packed(plan_of(*model), 64, {.cache = Cache::keep});
     ASSERT_TRUE(succeeds(packed));
     EXPECT_EQ(packed->report.bytes, 2 * (os::kHugePage + 5 + 7 + 300000));
     expect_bytes(*packed, all, 64);

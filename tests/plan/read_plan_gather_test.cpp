@@ -78,8 +78,9 @@ TEST_F(PlanGather, ReadsAFileThatIsOpenForWriting) {
   EXPECT_EQ(read_columns(Access::automatic).bytes_mapped, 0U);
 }
 
-TEST_F(PlanGather, NeverMapsIfTheCacheIsToBeDropped) {
-  EXPECT_EQ(read_columns(Access::automatic, {.threads = 1, .cache = Cache::drop}).bytes_mapped, 0U);
+TEST_F(PlanGather, NeverMapsWhatIsNotInTheCache) {
+  const test::AssumeUncached uncached;
+  EXPECT_EQ(read_columns(Access::automatic).bytes_mapped, 0U);
 }
 
 TEST_F(PlanGather, LeavesTheFileFree) {

@@ -85,7 +85,7 @@ class PlanCaching : public testing::Test {
 
 TEST_F(PlanCaching, ReadsCachedFileFromCache) {
   use(directory / "t.safetensors");
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop}) {
+  for (const Cache cache : {Cache::keep, Cache::fill}) {
     const test::ChunkBytes chunks(1 << 20);
     const Result<ReadResult> result = plan.execute({.threads = 2, .cache = cache});
     ASSERT_TRUE(succeeds(result));
@@ -129,7 +129,7 @@ TEST_F(PlanCaching, ReadsUncachedFileThroughCacheIfItFits) {
 
 TEST_F(PlanCaching, ReportsUsedMode) {
   use(directory / "t.safetensors");
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass, Cache::automatic}) {
+  for (const Cache cache : {Cache::keep, Cache::fill, Cache::automatic}) {
     const Result<ReadResult> result = plan.execute({.threads = 1, .cache = cache});
     ASSERT_TRUE(succeeds(result));
     if (cache == Cache::automatic)
@@ -137,15 +137,6 @@ TEST_F(PlanCaching, ReportsUsedMode) {
     else
       EXPECT_EQ(result->report.cache, cache);
   }
-}
-
-TEST_F(PlanCaching, ReadsPastCacheOnBypass) {
-  use(directory / "t.safetensors");
-  if (!reads_directly(path)) GTEST_SKIP() << "this file system does not read past its cache";
-  const Result<ReadResult> result = plan.execute({.threads = 3, .cache = Cache::bypass});
-  ASSERT_TRUE(succeeds(result));
-  EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
-  expect_direct(result->report);
 }
 
 // As before Linux 6.5: then single bytes are tried.
@@ -172,7 +163,8 @@ TEST_F(PlanCaching, ReportsFallbackToCache) {
   const int status = in_child([&] {
     refuse(SYS_openat, EINVAL, O_DIRECT);
     if (reads_directly(path)) return false;
-    const Result<ReadResult> result = plan.execute({.threads = 3, .cache = Cache::bypass});
+    const test::AssumeUncached uncached;
+    const Result<ReadResult> result = plan.execute({.threads = 3, .cache = Cache::keep});
     if (!result || data_of(result->arrays[0]) != pattern(kBytes)) return false;
     const ReadReport& report = result->report;
     return report.bytes_direct == 0 && report.bytes_buffered == kBytes && about_the_cache(report) == refused(path);
@@ -191,23 +183,20 @@ TEST_F(PlanCaching, ReadsTmpfsUnderAnyPolicy) {
   }
   ::close(made);
   use(name);
-  const bool direct = reads_directly(name);
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::drop, Cache::bypass, Cache::automatic}) {
+  for (const Cache cache : {Cache::keep, Cache::fill, Cache::automatic}) {
     const Result<ReadResult> result = plan.execute({.cache = cache});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
-    const ReadReport& report = result->report;
-    if (cache != Cache::bypass) {
-      EXPECT_EQ(report.bytes_buffered, kBytes);
-      EXPECT_EQ(about_the_cache(report), Sentences{});
-    } else if (!direct) {
-      EXPECT_EQ(report.bytes_buffered, kBytes);
-      EXPECT_EQ(about_the_cache(report), refused(name));
-    } else {
-      EXPECT_GE(report.bytes_direct, kBytes);
-      EXPECT_EQ(about_the_cache(report), Sentences{});
-    }
+    EXPECT_EQ(result->report.bytes_buffered, kBytes);
+    EXPECT_EQ(about_the_cache(result->report), Sentences{});
   }
+  const bool direct = reads_directly(name);
+  const test::AssumeUncached uncached;
+  const Result<ReadResult> result = plan.execute({.cache = Cache::keep});
+  ASSERT_TRUE(succeeds(result));
+  EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
+  EXPECT_EQ(result->report.bytes_direct != 0, direct);
+  EXPECT_EQ(about_the_cache(result->report), direct ? Sentences{} : refused(name));
   ::unlink(name);
 }
 

@@ -36,7 +36,7 @@ def kinds(kind: str) -> str:
 
 
 @FRAMEWORKS
-@pytest.mark.parametrize("cache", ["auto", "keep", "fill", "drop", "bypass"])
+@pytest.mark.parametrize("cache", ["auto", "keep", "fill"])
 @pytest.mark.parametrize(("threads", "memory_limit"), [(0, 0), (1, 1), (5, 1 << 20), (1024, 2**64 - 1)])
 def test_everything(folder: Path, kind: str, cache: str, threads: int, memory_limit: int) -> None:
     options: Any = {"cache": cache, "threads": threads, "memory_limit": memory_limit, "framework": kinds(kind)}

@@ -86,7 +86,7 @@ def request(choose: Any) -> Any:
 @given(
     request(),
     draw.integers(1, 3),
-    draw.sampled_from(["auto", "keep", "fill", "drop", "bypass"]),
+    draw.sampled_from(["auto", "keep", "fill"]),
     draw.integers(0, 4),
     draw.sampled_from([0, 1, 100, 1 << 20]),
 )

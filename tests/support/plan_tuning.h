@@ -1,4 +1,4 @@
-// Small chunks, and another driver of devices, as long as an object lives.
+// Small chunks, an empty page cache, and another driver of devices, as long as an object lives.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,18 @@ class ChunkBytes {
 
  private:
   const std::uint64_t old_;
+};
+
+// Plans read past the page cache, whatever it holds.
+class AssumeUncached {
+ public:
+  AssumeUncached() noexcept : old_(std::exchange(plan::tuning.assume_uncached, true)) {}
+  AssumeUncached(const AssumeUncached&) = delete;
+  AssumeUncached& operator=(const AssumeUncached&) = delete;
+  ~AssumeUncached() { plan::tuning.assume_uncached = old_; }
+
+ private:
+  const bool old_;
 };
 
 class CudaDriver {

@@ -103,11 +103,8 @@ class ReadOptions:
 
     def start(self, backend: str = "auto") -> tuple[dict[str, Any], Callable[[], None]]:
         """Return the arguments of a native read, and a function that ends the progress."""
-        cache = self.cache
-        if backend == "pread" and cache not in ("fill", "drop"):
-            if cache == "bypass":
-                raise SafetensorError('cache "bypass" contradicts backend "pread"')
-            cache = "fill" if cache in ("auto", "keep") else cache
+        reads = backend == "pread" and self.cache in ("auto", "keep")
+        cache = "fill" if reads else self.cache  # the extension refuses an unknown word
         limit = to_bytes(self.memory_limit, "memory_limit")
         report, end_progress = reporter(self.progress)
         given = {"threads": self.threads, "memory_limit": limit, "cache": cache, "progress": report}

@@ -91,7 +91,7 @@ std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::ui
 }  // namespace detail
 
 void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, CacheAdvice advice) noexcept {
-  constexpr int kNative[] = {POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED, POSIX_FADV_DONTNEED};
+  constexpr int kNative[] = {POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED};
   (void)::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(size),
                         kNative[static_cast<std::size_t>(advice)]);
 }
