@@ -117,8 +117,8 @@ struct ReadReport {
   double seconds = 0;                ///< wall time
   double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
-  /// Features that were requested but are unavailable: huge pages and direct reads. Each is one sentence, which names
-  /// the file, or tells how many bytes are in small pages and why.
+  /// Features that were requested but are unavailable: huge pages and direct reads. Each is one sentence. That about
+  /// direct reads names the file.
   std::vector<std::string> fallbacks = {};
 };
 
@@ -188,12 +188,12 @@ class ReadPlan {
   /// Reads all items and waits for them.
   ///
   /// Files are read in the order in which the plan first names them, and each file by offset. In slices, pieces of 64
-  /// KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). If the bytes are not in the page
-  /// cache, gaps of up to 8 KiB between shorter pieces are read, too (network: 64 KiB). If they are in the page cache,
-  /// shorter pieces may be copied from a map that raises no SIGBUS, unless the access of the file is Access::read.
-  /// During this copy, which takes milliseconds, other programs that open the file for writing have to wait. Small
-  /// tensors that are close to each other are read together. The first error stops all threads before the call returns.
-  /// The contents of the destinations are then undefined.
+  /// KiB and more are read exactly, and shorter pieces as in Tensor::read_into(). On a network file system, gaps of up
+  /// to 64 KiB between shorter pieces are read, too. If the bytes are in the page cache, shorter pieces may be copied
+  /// from a map that raises no SIGBUS, unless the access of the file is Access::read. During this copy, which takes
+  /// milliseconds, other programs that open the file for writing have to wait. Small tensors that are close to each
+  /// other are read together. The first error stops all threads before the call returns. The contents of the
+  /// destinations are then undefined.
   ///
   /// Errors:
   /// - out_of_memory, cancelled;

@@ -11,8 +11,6 @@
 namespace safetensors::file {
 namespace {
 
-constexpr std::uint64_t kBlock = 4096;
-
 template <std::size_t kSize>
 std::byte* gather_fixed(const std::byte* from, std::int64_t stride, std::uint64_t count, std::byte* to) {
   for (std::uint64_t i = 0; i < count; ++i, to += kSize)
@@ -79,11 +77,10 @@ struct Group {
 
 class Planner {
  public:
-  Planner(const ResolvedSlice& slice, PieceRange pieces, const CheapGaps& cheap)
+  Planner(const ResolvedSlice& slice, PieceRange pieces, std::uint64_t max_gap)
       : cursor_(slice, pieces),
         size_(detail::Access<ResolvedSlice>::piece_size(slice)),
-        max_gap_(size_ < kTinyPiece ? std::max(kMaxGap, cheap.max) : cheap.max),
-        max_span_(cheap.max == 0 ? kMaxSpan : io::BounceBuffer::kHugeBytes - 2 * kBlock) {}
+        max_gap_(size_ < kTinyPiece ? std::max(kMaxGap, max_gap) : max_gap) {}
 
   // Returns the next group. After the last one, returns a group without pieces.
   Group next() {
@@ -110,7 +107,7 @@ class Planner {
     if (group.gapless && offset == group.high) return add(group, offset, 1);
     if (size_ >= kExactPiece || (group.gapless && group.span() >= kExactPiece)) return 0;
     const std::uint64_t span = std::max(group.high, offset + size_) - std::min(group.low, offset);
-    if (span > max_span_) return 0;
+    if (span > kMaxSpan) return 0;
     if (max_gap_ != 0 && gap(group, offset) <= max_gap_) return add(group, offset, run(group, offset));
     if (span * 4 > (group.pieces + 1) * size_ * 5) return 0;
     return add(group, offset, 1);
@@ -141,26 +138,17 @@ class Planner {
     if (apart == 0 || apart > max_gap_) return 1;
     std::uint64_t capacity = 0;  // free bytes of the buffer after the piece at offset, in the direction of the row
     if (cursor_.stride() > 0) {
-      capacity = max_span_ - (offset + size_ - std::min(group.low, offset));
+      capacity = kMaxSpan - (offset + size_ - std::min(group.low, offset));
     } else {
-      capacity = max_span_ - (std::max(group.high, offset + size_) - offset);
+      capacity = kMaxSpan - (std::max(group.high, offset + size_) - offset);
     }
     return std::min(cursor_.remaining_in_row(), capacity / apart + 1);
   }
 
   Cursor cursor_;
   std::uint64_t size_;
-  std::uint64_t max_gap_;   // between pieces that are read together, whatever the share of the gaps
-  std::uint64_t max_span_;  // of a group with gaps
+  std::uint64_t max_gap_;  // between pieces that are read together, whatever the share of the gaps
 };
-
-// Extends a group to whole blocks of the file, so that a direct read into the bounce buffer is one call.
-void extend_to_blocks(Group& group, const CheapGaps& cheap) {
-  const std::uint64_t before = (cheap.file_offset + group.low) % kBlock;
-  group.low -= std::min(group.low, before);
-  const std::uint64_t after = (kBlock - (cheap.file_offset + group.high) % kBlock) % kBlock;
-  group.high = std::min(cheap.tensor_bytes, group.high + after);
-}
 
 // Copies pieces from a buffer that starts with byte `low` of the tensor.
 std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size, const std::byte* buffer,
@@ -185,12 +173,11 @@ void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
 }  // namespace
 
 Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTensorBytes& read, io::BounceBuffer& bounce,
-                  std::byte* destination, const CheapGaps& cheap) {
+                  std::byte* destination, std::uint64_t max_gap) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
-  Planner planner(slice, pieces, cheap);
+  Planner planner(slice, pieces, max_gap);
   Cursor cursor(slice, pieces);  // at the first piece not yet delivered; the planner's cursor is ahead
   for (Group group = planner.next(); group.pieces > 0; group = planner.next()) {
-    if (!group.gapless && cheap.max != 0) extend_to_blocks(group, cheap);
     const auto span = static_cast<std::size_t>(group.span());
     if (group.gapless) {
       if (Status status = read(group.low, {destination, span}); !status) return status;
@@ -198,9 +185,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTenso
       destination += span;
       continue;
     }
-    using io::BounceBuffer;
-    const std::size_t capacity = span <= BounceBuffer::kBytes ? BounceBuffer::kBytes : BounceBuffer::kHugeBytes;
-    const Result<std::span<std::byte>> memory = bounce.memory(capacity);
+    const Result<std::span<std::byte>> memory = bounce.memory();
     if (!memory) return memory.error();
     if (Status status = read(group.low, memory->first(span)); !status) return status;
     destination = gather_pieces(cursor, group.pieces, size, memory->data(), group.low, destination);

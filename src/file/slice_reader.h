@@ -30,13 +30,6 @@ struct PieceRange {
   std::uint64_t count = 0;
 };
 
-// Gaps that a read includes because the storage delivers their bytes faster than it answers another read.
-struct CheapGaps {
-  std::uint64_t max = 0;           // bytes; pieces under kExactPiece are read together with gaps of up to this size
-  std::uint64_t file_offset = 0;   // of the tensor; reads with gaps begin and end at blocks of the file
-  std::uint64_t tensor_bytes = 0;  // such reads stay within the tensor
-};
-
 // The range of the tensor's bytes that holds the pieces. Empty for no pieces.
 struct PieceExtent {
   std::uint64_t offset = 0;  // from the start of the tensor
@@ -44,10 +37,11 @@ struct PieceExtent {
 };
 [[nodiscard]] PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces);
 
-// Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. May throw
-// std::bad_alloc.
+// Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. max_gap:
+// pieces under kExactPiece are read together with gaps of up to so many bytes, because the storage delivers them faster
+// than it answers another read. May throw std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTensorBytes& read,
-                                io::BounceBuffer& bounce, std::byte* destination, const CheapGaps& cheap = {});
+                                io::BounceBuffer& bounce, std::byte* destination, std::uint64_t max_gap = 0);
 // Does the same for bytes in memory. bytes: the address of the byte at offset `low` of the tensor. They must hold the
 // extent of the pieces.
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* bytes, std::byte* destination,

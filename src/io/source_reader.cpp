@@ -34,8 +34,6 @@ constexpr std::size_t kMinDirectRead = std::size_t{64} << 10;  // smaller reads 
 constexpr std::size_t kRemoteWindow = std::size_t{256} << 10;  // twice the system's usual read-ahead
 constexpr std::size_t kWindowsAhead = 4;
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kCheapLocalGap = std::size_t{8} << 10;    // at 3 GB/s and 0.4 million reads per second
-constexpr std::size_t kCheapRemoteGap = std::size_t{64} << 10;  // the windows around small reads cover such gaps anyway
 constexpr std::size_t kMinAlignment = 512;
 constexpr std::size_t kMaxAlignment = 4096;
 constexpr double kMinCachedShare = 0.9;  // a range counts as cached from this share on
@@ -208,11 +206,6 @@ int SourceReader::direct_descriptor(ReaderThread& thread) const noexcept {
   thread.direct_reader = this;
   thread.direct = *std::move(opened);
   return thread.direct.get();
-}
-
-std::size_t SourceReader::cheap_gap() const noexcept {
-  if (!waits_) return 0;
-  return remote() ? kCheapRemoteGap : kCheapLocalGap;
 }
 
 Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,

@@ -88,9 +88,6 @@ class SourceReader {
   [[nodiscard]] bool cached() const noexcept { return file_ != nullptr && !waits_; }
   // True if the system reads ahead for each thread. Then a thread should read one range of the file after the other.
   [[nodiscard]] bool reads_ahead() const noexcept { return reads_ahead_; }
-  // The largest gap between two small reads, in bytes, that costs no more to read than a second read does. 0: the bytes
-  // are in the page cache.
-  [[nodiscard]] std::size_t cheap_gap() const noexcept;
   // True if the source is on a network file system.
   [[nodiscard]] bool remote() const noexcept {
     return file_ != nullptr && file_->file_system() == os::FileSystem::remote;

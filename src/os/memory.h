@@ -37,14 +37,9 @@ struct Pages {
 // mapped.
 bool unmap_pages(const Pages& pages) noexcept;
 
-// Provides whole anonymous pages before they are written, in the size that the system likes. Returns false if the
-// system has no such call; other errors are ignored, because a write provides the pages, too.
-bool provide_pages(std::span<std::byte> pages) noexcept;
-// Provides the pages of memory of a caller that is about to be written, if the memory seems to be untouched. One call
+// Provides the pages of memory that is about to be written, if the memory seems to be untouched. One call
 // costs less than a page fault per page. Does not change bytes. Ignores errors, and does nothing for less than 64 KiB.
 void provide_untouched(std::span<std::byte> memory) noexcept;
-// Whether huge pages shall be used for whole anonymous pages from now on. Ignores errors.
-void prefer_huge_pages(std::span<std::byte> pages, bool huge) noexcept;
 // Gives the memory of whole anonymous pages back. They stay mapped, and their bytes are unspecified until written: zero
 // on Linux, old bytes or zero on Windows. Ignores errors.
 void discard_pages(std::span<std::byte> pages) noexcept;

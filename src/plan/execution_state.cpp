@@ -7,7 +7,6 @@
 #include "plan/execution_state.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <string>
@@ -17,7 +16,6 @@
 #include "file/slice_reader.h"
 #include "format/slice/slice.h"
 #include "os/available_memory.h"
-#include "os/huge_page_faults.h"
 #include "os/huge_page_memory.h"
 #include "os/memory.h"
 #include "os/system_error.h"
@@ -25,18 +23,6 @@
 
 namespace safetensors::plan {
 namespace {
-
-// Small pages were quicker than huge ones, because memory is fragmented, or because a host must bring it back.
-std::string describe_small_pages(std::uint64_t bytes) {
-  const auto text = [](os::HugePageChoice::Time time) {
-    const auto tenths = std::chrono::duration_cast<std::chrono::microseconds>(time).count() / 100;
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
-  };
-  const os::HugePageChoice::Times times = os::huge_page_choice().times();
-  return std::to_string(std::max<std::uint64_t>(bytes >> 20, 1)) +
-         " MiB of memory are in small pages: a huge page took " + text(times.huge) +
-         ", small pages for as many bytes " + text(times.small);
-}
 
 using os::MemoryRequest;
 
@@ -50,7 +36,7 @@ struct ExecutionState::FileUse {
   std::uint64_t read_bytes = 0;  // without gaps
   std::uint64_t pieces = 0;      // of read_bytes, without bytes of the file between them
   std::uint64_t last_end = 0;    // offset of the end of the last piece
-  bool reads_gaps = false;       // between short pieces of slices
+  bool reads_gaps = false;       // between short pieces of slices, also by the read-ahead of the system
 
   // Measured with pieces that are a third of the file: without read-ahead, pieces of 4 MiB took half of the time,
   // pieces of 16 MiB nine tenths, and pieces of 32 MiB took longer.
@@ -92,7 +78,6 @@ ExecutionState::ExecutionState(std::span<const Item> items, const ReadOptions& o
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!streamed) sort_order();
   for (const Item& item : items) total_ += item.size;
-  os::huge_page_choice().begin(static_cast<std::size_t>(total_ / os::kHugePage));
 }
 
 std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {
@@ -207,11 +192,9 @@ std::uint32_t ExecutionState::phase(std::size_t index) const noexcept {
 Status ExecutionState::place(std::span<const std::size_t> indices) {
   std::vector<MemoryRequest> requests;
   requests.reserve(indices.size());
-  std::uint64_t total = 0;
   for (const std::size_t index : indices) {
     if (!items_[index].owned()) continue;
     requests.push_back({.size = items_[index].size, .phase = phase(index)});
-    total += items_[index].size;
   }
   bool huge = true;
   Status status = os::place(requests, huge);
@@ -222,16 +205,13 @@ Status ExecutionState::place(std::span<const std::size_t> indices) {
     return item.file().describe(item.info(), std::move(status).error());
   }
   if (!huge) huge_pages_refused_ = true;
-  const bool in_huge_pages = huge && total >= os::kHugePage;
   auto request = requests.begin();
   for (const std::size_t index : indices) {
     Slot& slot = slots_[index];
     if (!items_[index].on_device()) slot.memory = items_[index].destination.data();
-    slot.in_huge_pages = items_[index].in_huge_pages;
     if (!items_[index].owned()) continue;
     slot.owner = std::move((request++)->memory);
     slot.memory = slot.owner.get();
-    slot.in_huge_pages = in_huge_pages;
   }
   return {};
 }
@@ -261,7 +241,6 @@ void ExecutionState::add(const JobCost& cost) noexcept {
   const std::lock_guard lock(mutex_);
   cost_.reads += cost.reads;
   cost_.bytes_mapped += cost.bytes_mapped;
-  cost_.bytes_in_small_pages += cost.bytes_in_small_pages;
   cost_.usage += cost.usage;
 }
 
@@ -272,7 +251,6 @@ ReadReport ExecutionState::report(double seconds) const {
     report.bytes_device += stats.bytes;
     report.pinned_bytes += stats.pinned_bytes;
   }
-  std::uint64_t in_small_pages = 0;
   {
     const std::lock_guard lock(mutex_);
     report.bytes_buffered = cost_.reads.buffered;
@@ -281,12 +259,8 @@ ReadReport ExecutionState::report(double seconds) const {
     report.reads = cost_.reads.calls;
     report.page_faults = cost_.usage.page_faults;
     report.cpu_seconds = cost_.usage.cpu_seconds;
-    in_small_pages = cost_.bytes_in_small_pages;
   }
-  if (huge_pages_refused_)
-    report.fallbacks.emplace_back(kHugePagesRefused);
-  else if (in_small_pages != 0)
-    report.fallbacks.push_back(describe_small_pages(in_small_pages));
+  if (huge_pages_refused_) report.fallbacks.emplace_back(kHugePagesRefused);
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;

@@ -26,7 +26,6 @@ inline constexpr const char* kHugePagesRefused = "memory is in small pages: the 
 struct JobCost {
   io::ReadCounts reads;
   std::uint64_t bytes_mapped = 0;
-  std::uint64_t bytes_in_small_pages = 0;  // bytes of results that were meant for huge pages
   os::ThreadUsage usage;
 };
 

@@ -32,7 +32,6 @@ struct Item {
   std::uint64_t size = 0;
 
   std::span<std::byte> destination = {};
-  bool in_huge_pages = false;               // the destination is part of the result of os::map_pages()
   std::vector<std::uint64_t> strides = {};  // empty: C order
   int device = -1;                          // the device of the destination; -1: memory of the host
 
@@ -61,7 +60,6 @@ struct Slot {
   const io::SourceReader* reader = nullptr;
   Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
   std::byte* memory = nullptr;  // memory of the result; null on devices
-  bool in_huge_pages = false;   // whether `memory` is in huge pages of the library
   std::shared_ptr<std::byte> owner = nullptr;
   device::CopyRing* ring = nullptr;         // null for memory of the host
   std::atomic<std::uint64_t> remaining{0};  // bytes of the result that are not complete

@@ -121,7 +121,6 @@ Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignme
     if (items[i].size == 0) continue;
     items[i].destination =
         buffer.subspan(static_cast<std::size_t>((*offsets)[i]), static_cast<std::size_t>(items[i].size));
-    items[i].in_huge_pages = huge && request.size >= os::kHugePage;
   }
   Result<ReadResult> read = execute(items, options);
   if (!read) return read;

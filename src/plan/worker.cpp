@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "format/dtype/cast.h"
-#include "os/huge_page_faults.h"
 #include "os/leased_map.h"
 #include "os/memory.h"
 
@@ -104,7 +103,6 @@ Status Worker::batch(const Job& job) {
     if (!staged) return staged.error();
     memory = *staged;
   }
-  if (contiguous && run_.slot(indices.front()).in_huge_pages) cost_.bytes_in_small_pages += os::fault_in(memory);
   if (Status status = read_batch(job, memory); !status) return status;
   for (const std::size_t index : indices) {
     const Item& item = run_.items()[index];
@@ -189,8 +187,9 @@ Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange 
   const auto read_bytes = [&](std::uint64_t offset, std::span<std::byte> bytes) {
     return read(item, slot, item.info().file_offset + offset, bytes);
   };
-  const file::CheapGaps cheap{slot.reader->cheap_gap(), item.info().file_offset, item.info().nbytes()};
-  Status status = file::read_slice(*item.slice, pieces, std::ref(read_bytes), gather_bounce_, to.data(), cheap);
+  // On a network, the windows around small reads cover such gaps anyway.
+  const std::uint64_t max_gap = slot.reader->remote() ? file::kMaxGap : 0;
+  Status status = file::read_slice(*item.slice, pieces, std::ref(read_bytes), gather_bounce_, to.data(), max_gap);
   if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)
     return item.file().describe(item.info(), std::move(status).error());
   return status;
@@ -270,11 +269,7 @@ Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<cons
 std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
   const Slot& slot = run_.slot(index);
   if (slot.ring == nullptr) {
-    if (slot.in_huge_pages)
-      cost_.bytes_in_small_pages +=
-          os::fault_in({slot.memory + offset, size}, run_.items()[index].size - offset - size);
-    else if (!run_.items()[index].owned())
-      os::provide_untouched({slot.memory + offset, size});
+    os::provide_untouched({slot.memory + offset, size});
     return slot.memory + offset;
   }
   parts_.push_back({pinned_used_, size, run_.items()[index].address() + offset});

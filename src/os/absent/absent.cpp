@@ -47,13 +47,7 @@ bool request_huge_pages(std::span<std::byte>) noexcept {
   return false;
 }
 
-bool provide_pages(std::span<std::byte>) noexcept {
-  return false;
-}
-
 void provide_untouched(std::span<std::byte>) noexcept {}
-
-void prefer_huge_pages(std::span<std::byte>, bool) noexcept {}
 
 std::optional<double> cached_share(int, std::uint64_t, std::uint64_t) noexcept {
   return std::nullopt;
