@@ -15,13 +15,6 @@
 namespace safetensors::cli {
 namespace {
 
-// The unknown option that begins at `begin`, in an argument of one or several letters.
-std::string_view unknown_letter(std::string_view argument, std::size_t begin) {
-  std::size_t end = begin + 1;
-  while (end < argument.size() && (static_cast<unsigned char>(argument[end]) & 0xC0) == 0x80) ++end;
-  return argument.substr(begin, end - begin);
-}
-
 // "a, b and c". last: the word before the last one. before: comes before each.
 std::string enumerated(const std::vector<std::string_view>& names, std::string_view last, std::string_view before) {
   std::string list;
@@ -128,7 +121,7 @@ void Arguments::need_path(bool several) const {
 std::string Arguments::unknown(std::string_view argument, std::size_t letter) const {
   const bool is_long = letter == 0;
   const std::string_view given = is_long ? argument.substr(0, argument.find('=')) : argument;
-  const std::string_view shown = is_long ? given : unknown_letter(argument, letter);
+  const std::string_view shown = is_long ? given : first_character(argument.substr(letter));
   if (command_.arguments == Values::model && (given == "--recursive" || (!is_long && shown == "R")))
     return formatted("{} has no --recursive: it {}", command_.name,
                      command_.name == std::string_view("page") ? "makes one page per model, run it for each"

@@ -29,11 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr unsigned kMaxDepth = 32;
 
-bool is_folder(const std::string& path) {
-  std::error_code failed;
-  return path != kStandardInput && fs::is_directory(path, failed);
-}
-
 // Returns file::snapshot_of() for a folder. Returns any other argument, and a folder with an error, as it is.
 std::string model_path(const std::string& argument) {
   const Result<std::string> snapshot = is_folder(argument) ? file::snapshot_of(argument) : argument;
@@ -192,11 +187,7 @@ std::vector<std::string> join_incomplete(std::vector<std::string> paths) {
 
 // "`sd/unet`, `sd/vae` and 3 more"
 std::string quoted(const std::vector<std::string>& paths) {
-  constexpr std::size_t kNamed = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i)
-    text += formatted("{}`{}`", i == 0 ? "" : ", ", printable(paths[i]));
-  return paths.size() > kNamed ? formatted("{} and {} more", text, paths.size() - kNamed) : text;
+  return first_texts(paths, 8, [](const std::string& path) { return formatted("`{}`", printable(path)); });
 }
 
 std::string choices(std::string_view what, const std::vector<std::string>& paths) {
@@ -232,6 +223,11 @@ bool is_known(std::string_view name) {
 bool FolderNames::holds_models() const {
   return std::ranges::any_of(
       files, [](const std::string& name) { return name.ends_with(".safetensors") || format::is_index_name(name); });
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code failed;
+  return path != kStandardInput && fs::is_directory(path, failed);
 }
 
 FolderNames names_in(const std::string& folder) {

@@ -6,7 +6,6 @@
 
 #include <safetensors/error.h>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,8 @@ struct FolderNames {
   // Returns whether one of the files is an index or a safetensors file by its name.
   [[nodiscard]] bool holds_models() const;
 };
+// Returns whether the path leads to a folder.
+[[nodiscard]] bool is_folder(const std::string& path);
 // Lists a folder without its hidden names.
 [[nodiscard]] FolderNames names_in(const std::string& folder);
 

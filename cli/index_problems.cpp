@@ -3,7 +3,6 @@
 
 #include "text/text.h"
 
-#include <algorithm>
 #include <array>
 #include <iterator>
 

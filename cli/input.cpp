@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <set>
 
 namespace safetensors::cli {
@@ -298,10 +297,9 @@ Result<NameMap> read_name_map(const std::string& path, const Input& input, const
   const auto fail = [&](std::size_t line, const char* what) {
     return fault(Errc::invalid_argument, formatted("line {}: {}", line, what), path);
   };
-  std::string_view rest = *text;
-  for (std::size_t line = 1; !rest.empty(); ++line) {
-    std::string_view one = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+  std::size_t line = 0;
+  for (std::string_view one : split(*text, '\n')) {
+    ++line;
     if (one.ends_with('\r')) one.remove_suffix(1);
     if (one.empty()) continue;
     const std::size_t tab = one.find('\t');

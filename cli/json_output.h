@@ -7,10 +7,7 @@
 #include <safetensors/shape.h>
 
 #include <concepts>
-#include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>

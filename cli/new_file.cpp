@@ -48,16 +48,20 @@ Status in_words_of_command(const Status& status) {
   return status ? Status() : Status(in_words_of_command(status.error()));
 }
 
-}  // namespace
-
 bool in_place_if_no_rename() noexcept {
   const char* const value = std::getenv("SAFETENSORS_IN_PLACE_IF_NO_RENAME");
   return value != nullptr && std::string_view(value) == "1";
 }
 
-Durability durability_of(const Arguments& given) {
+}  // namespace
+
+WriteOptions write_options(const Arguments& given, Console& console) {
   const std::string wanted = given.value("durability").value_or("full");
-  return wanted == "full" ? Durability::full : wanted == "file" ? Durability::file : Durability::none;
+  WriteOptions options;
+  options.durability = wanted == "full" ? Durability::full : wanted == "file" ? Durability::file : Durability::none;
+  options.in_place_if_no_rename = in_place_if_no_rename();
+  options.progress = shown_progress(console);
+  return options;
 }
 
 Status NewFile::check(const std::string& path, bool replace) {

@@ -16,11 +16,9 @@
 
 namespace safetensors::cli {
 
-// Whether the environment variable SAFETENSORS_IN_PLACE_IF_NO_RENAME is "1": see WriteOptions::in_place_if_no_rename.
-[[nodiscard]] bool in_place_if_no_rename() noexcept;
-
-// The value of --durability.
-[[nodiscard]] Durability durability_of(const Arguments& given);
+// The options of a write by the library: --durability, the progress on the console, which must outlive them, and
+// in_place_if_no_rename, if the environment variable SAFETENSORS_IN_PLACE_IF_NO_RENAME is "1".
+[[nodiscard]] WriteOptions write_options(const Arguments& given, Console& console);
 
 // The library's AtomicFile, with the messages of the command. After an Interrupt has caught a signal, the next call
 // fails with Errc::cancelled.

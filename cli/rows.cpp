@@ -31,6 +31,10 @@ std::string Cell::text() const {
   return std::holds_alternative<std::nullopt_t>(value_) ? "-" : "";
 }
 
+void print_rest(Console& console, std::size_t rows, const char* noun) {
+  if (rows > 0) console.out(formatted("... and {}\n", counted(rows, noun)));
+}
+
 Rows::Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, const std::string& indent)
     : console_(console), json_(json), columns_(std::move(columns)) {
   if (json_ != nullptr) json_->key(key).open('[');

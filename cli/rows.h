@@ -1,10 +1,12 @@
 // A list of a verb. The same rows and columns are a table for people, or an array of objects in JSON.
 #pragma once
 
+#include "arguments.h"
 #include "json_output.h"
 #include "text/table.h"
 #include "text/text.h"
 
+#include <algorithm>
 #include <concepts>
 #include <functional>
 #include <initializer_list>
@@ -50,6 +52,14 @@ inline constexpr auto kLeft = Table::Align::left;
 inline constexpr auto kRight = Table::Align::right;
 inline constexpr auto kKeep = Table::Narrow::keep;
 inline constexpr auto kHide = Table::Narrow::hide;
+
+// The first rows of a list, as many as --top says.
+template <class Row>
+[[nodiscard]] std::span<const Row> top_of(const std::vector<Row>& rows, const Arguments& given) {
+  return std::span(rows).first(std::min<std::uint64_t>(rows.size(), given.number("top").value_or(rows.size())));
+}
+// Says how many rows are not shown, if there are any: "... and 3 more tensors".
+void print_rest(Console& console, std::size_t rows, const char* noun = "more tensor");
 
 class Rows {
  public:

@@ -163,21 +163,22 @@ Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
   return as_file(**whole, parse, kWhy);
 }
 
-Result<FirstBytes> FirstBytes::of(const Source& source, const ParseOptions& parse) {
+Result<FirstBytes> FirstBytes::of(const std::string& path, const ParseOptions& parse) {
+  const auto file = path.empty() ? os::RegularFile::from_fd(kDescriptor) : os::RegularFile::open(path);
+  if (!file) return file.error();
   std::uint64_t offset = 0;
-  return read(parse, [&](std::span<std::byte> bytes) {
-    Result<std::size_t> got = source.read_at(offset, bytes);
+  Result<FirstBytes> first = read(parse, [&](std::span<std::byte> bytes) {
+    Result<std::size_t> got = (*file)->read_at(offset, bytes);
     offset += got ? *got : 0;
     return got;
   });
+  if (first) first->size_ = (*file)->identity().size;
+  return first;
 }
 
 Result<File> open_part(const std::string& path, const ParseOptions& parse, std::optional<MissingData>& missing) {
-  const auto file = path.empty() ? os::RegularFile::from_fd(kDescriptor) : os::RegularFile::open(path);
-  if (!file) return file.error();
-  const Result<FirstBytes> first = FirstBytes::of(**file, parse);
-  if (!first) return first.error();
-  return first->as_part((*file)->identity().size, parse, missing);
+  const Result<FirstBytes> first = FirstBytes::of(path, parse);
+  return first ? first->as_part(first->size(), parse, missing) : first.error();
 }
 
 bool is_too_short(const Error& error) {

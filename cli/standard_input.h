@@ -30,8 +30,11 @@ class FirstBytes {
   // change, and those of `next`.
   [[nodiscard]] static Result<FirstBytes> read(const ParseOptions& parse, const ReadNext& next);
 
-  // The same for the bytes of a source.
-  [[nodiscard]] static Result<FirstBytes> of(const Source& source, const ParseOptions& parse);
+  // The same for a regular file. path: empty for the file on standard input. Errors also: those of os::RegularFile.
+  [[nodiscard]] static Result<FirstBytes> of(const std::string& path, const ParseOptions& parse);
+
+  // The size of this file, in bytes.
+  [[nodiscard]] std::uint64_t size() const { return size_; }
 
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
   // Returns the end of the header, which may be after the end of the bytes. 0: it is unknown.
@@ -56,6 +59,7 @@ class FirstBytes {
 
   std::vector<std::byte> bytes_;
   std::size_t header_end_ = 0;  // 0: unknown
+  std::uint64_t size_ = 0;      // of the file
 };
 
 // Opens a regular file that may lack data at its end. path: empty for the file on standard input. Errors: those of

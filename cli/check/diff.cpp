@@ -81,16 +81,6 @@ void sort_differences(List& list, std::string_view sort) {
   if (sort == "differing") by([](const Differences& found) { return found.differing; });
 }
 
-// The rows that --top leaves of a table.
-template <class Row>
-std::span<const Row> top_of(const std::vector<Row>& rows, const Arguments& given) {
-  return std::span(rows).first(std::min<std::uint64_t>(rows.size(), given.number("top").value_or(rows.size())));
-}
-
-void print_rest(Console& console, std::size_t rows, const char* noun) {
-  if (rows > 0) console.out(formatted("... and {}\n", counted(rows, noun)));
-}
-
 // The beginning of a name that stands for its layer.
 std::string_view layer_of(std::string_view name) {
   std::size_t end = 0;
@@ -333,7 +323,7 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
     rows.row(cells);
   }
   rows.finish();
-  if (json == nullptr) print_rest(console, tensors.size() - shown.size(), "more tensor");
+  if (json == nullptr) print_rest(console, tensors.size() - shown.size());
 }
 
 // Writes a JSON document.

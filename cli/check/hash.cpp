@@ -10,15 +10,13 @@
 #include "json_output.h"
 #include "sha256.h"
 #include "text/text.h"
+#include "values/numbers.h"
 
-#include "base/cancellation.h"
 #include "format/checkpoint/model_names.h"
 #include "os/file_status.h"
-#include "os/parallel.h"
 #include "os/regular_file.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 
 namespace safetensors::cli {
@@ -101,13 +99,9 @@ Status read_whole_input(const std::function<Status(std::span<const std::byte> by
 }
 
 // Collects the items whose digests are computed together, and prints them. The calling thread shows the progress.
-class Hashing final : public os::Tasks {
+class Hashing {
  public:
-  Hashing(bool check, Console& console, Json* json)
-      : check_(check), console_(console), json_(json), show_([this] {
-          console_.progress(done_, total_);
-          return Interrupt::caught();
-        }) {}
+  Hashing(bool check, Console& console, Json* json) : check_(check), console_(console), json_(json) {}
 
   void add(Item item) { items_.push_back(std::move(item)); }
   // An item of a whole file.
@@ -118,10 +112,16 @@ class Hashing final : public os::Tasks {
   }
   // Computes and prints what was added.
   void flush() {
-    done_ = total_ = 0;
-    for (const Item& item : items_) total_ += item.end - item.begin;
-    // A digest that fails does not stop the others.
-    (void)os::run_parallel(*this, items_.size(), os::usable_processors(), &cancellation_);
+    std::uint64_t total = 0;
+    for (const Item& item : items_) total += item.end - item.begin;
+    (void)run_tasks(items_.size(), total, console_, [this](std::size_t index, const Done& done) {
+      Item& item = items_[index];
+      const Result<std::string> digest = item.error ? *item.error : digest_of(item, done);
+      if (digest) item.digest = *digest;
+      if (!digest) item.error = digest.error();
+      // A digest that fails does not stop the others.
+      return done(0) ? Status() : Status(Interrupt::error());
+    });
     for (const Item& item : items_) {
       if (Interrupt::caught()) break;
       json_ != nullptr ? print_json(item) : print(item);
@@ -133,36 +133,23 @@ class Hashing final : public os::Tasks {
   void note(Exit code) { code_ = worse(code_, code); }
   [[nodiscard]] Exit code() const { return code_; }
 
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    Item& item = items_[index];
-    if (item.error) return {};
-    const Result<std::string> digest = digest_of(item);
-    if (digest) item.digest = *digest;
-    if (!digest) item.error = digest.error();
-    return cancellation_.requested() ? Status(Interrupt::error()) : Status();
-  }
-
  private:
-  Result<std::string> digest_of(Item& item) {
-    const auto read = [this](std::uint64_t bytes) {
-      done_ += bytes;
-      return !cancellation_.requested();
-    };
-    if (item.file) return sha256_of(item.file->source(), item.begin, item.end, read);
+  static Result<std::string> digest_of(Item& item, const Done& done) {
+    if (item.file) return sha256_of(item.file->source(), item.begin, item.end, done);
     if (item.path == kStandardInput) {
       Sha256 hash;
       item.end = 0;
       const Status status = read_whole_input([&](std::span<const std::byte> bytes) {
         hash.update(bytes);
         item.end += bytes.size();
-        return read(0) ? Status() : Status(Interrupt::error());
+        return done(0) ? Status() : Status(Interrupt::error());
       });
       return status ? hash.finish() : Result<std::string>(status.error());
     }
     const auto file = os::RegularFile::open(item.path);
     if (!file) return file.error();
     item.end = (*file)->identity().size;
-    return sha256_of(**file, 0, item.end, read);
+    return sha256_of(**file, 0, item.end, done);
   }
   void print(const Item& item) {
     if (item.error && !check_) return;
@@ -190,10 +177,6 @@ class Hashing final : public os::Tasks {
   Json* json_;
   std::vector<Item> items_;
   Exit code_ = Exit::good;
-  std::atomic<std::uint64_t> done_ = 0;  // bytes
-  std::uint64_t total_ = 0;
-  Callback<bool()> show_;
-  base::Cancellation cancellation_{show_};
 };
 
 bool is_file(const std::string& path) {
@@ -286,10 +269,9 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
   Names names(console, hashing);
   std::size_t valid = 0;
   std::optional<std::size_t> wrong;
-  std::string_view rest = *text;
-  for (std::size_t number = 1; !rest.empty(); ++number) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+  std::size_t number = 0;
+  for (std::string_view line : split(*text, '\n')) {
+    ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with('#')) continue;
     std::optional<Item> item = parse_line(line);

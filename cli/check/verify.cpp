@@ -19,12 +19,10 @@
 
 #include "base/checked.h"
 #include "file/checkpoint_paths.h"
-#include "os/regular_file.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
 
 namespace safetensors::cli {
 namespace {
@@ -73,12 +71,10 @@ struct FileLack {
 std::optional<FileLack> lack_of(const std::string& path, const Error& error, const ParseOptions& parse) {
   if (error.os_error == ENOENT) return FileLack{.path = path, .lost = true};
   if (!is_too_short(error)) return std::nullopt;
-  const auto file = os::RegularFile::open(path);
-  if (!file) return std::nullopt;
-  const std::uint64_t size = (*file)->identity().size;
-  const Result<FirstBytes> first = FirstBytes::of(**file, parse);
+  const Result<FirstBytes> first = FirstBytes::of(path, parse);
   if (!first || first->header_end() == 0 || first->bytes().size() < 9) return std::nullopt;
   if (first->bytes()[8] != std::byte{'{'} && !parse.allow_leading_whitespace) return std::nullopt;
+  const std::uint64_t size = first->size();
   if (first->header_end() > size)
     return FileLack{.path = path, .bytes = size, .missing = first->header_end() - size, .exact = false};
   const Result<std::optional<std::uint64_t>> whole = first->file_size(parse);
@@ -266,12 +262,8 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Report
 // Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file
 // there removes them.
 void note_leftovers(const std::string& path, const Report& report) {
-  std::error_code unknown;
-  const std::filesystem::path folder = std::filesystem::is_directory(path, unknown)
-                                           ? std::filesystem::path(path)
-                                           : std::filesystem::path(path).parent_path();
-  Result<std::vector<Temporary>> found =
-      io::clean_directory(folder.empty() ? std::string(".") : folder.string(), {.dry_run = true});
+  const std::string folder = is_folder(path) ? path : std::filesystem::path(path).parent_path().string();
+  Result<std::vector<Temporary>> found = io::clean_directory(folder.empty() ? "." : folder, {.dry_run = true});
   std::vector<Temporary> left = found ? *std::move(found) : std::vector<Temporary>();
   std::erase_if(left, [](const Temporary& one) { return one.state != TemporaryState::stale; });
   if (report.json != nullptr)
@@ -360,8 +352,7 @@ void show_lack(const std::string& path, const Error& error, const Report& report
 // One file, or a path that leads to no file.
 Exit verify_one(const std::string& path, const Result<File>& file, const Report& report) {
   Exit code = verify_file(path, file, report);
-  std::error_code unknown;
-  if (report.given.has("cache") && !std::filesystem::is_directory(path, unknown)) {
+  if (report.given.has("cache") && !is_folder(path)) {
     CacheComparison cache;
     cache.add(path, file, report.console);
     code = worse(code, cache.print(report.given.has("quiet"), report.console, report.json));

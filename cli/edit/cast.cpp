@@ -65,14 +65,10 @@ std::string possible_scales(const std::vector<RewriteTensor>& tensors) {
     ++count;
   }
   if (small == nullptr || count == 0) return {};
-  std::string text;
-  std::size_t shown = 0;
-  for (const auto& [pattern, times] : patterns) {
-    if (shown++ == kShown) break;
-    text += formatted("{}`{}`{}", text.empty() ? "" : ", ", printable(pattern),
-                      times == 1 ? "" : formatted(" ({})", grouped(times)));
-  }
-  if (patterns.size() > kShown) text += formatted(" and {} more", grouped(patterns.size() - kShown));
+  const std::string text = first_texts(patterns, kShown, [](const auto& one) {
+    const auto& [pattern, times] = one;
+    return formatted("`{}`{}", printable(pattern), times == 1 ? "" : formatted(" ({})", grouped(times)));
+  });
   return formatted("IN has {} tensors, and the cast changes {} that may be their scales: {}",
                    to_string(small->tensor.dtype()), counted(count, "float tensor"), text);
 }

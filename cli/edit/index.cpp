@@ -8,6 +8,7 @@
 #include "new_file.h"
 #include "text/text.h"
 
+#include "base/error.h"
 #include "write/checkpoint_index.h"
 
 #include <algorithm>
@@ -70,24 +71,20 @@ struct IndexResult {
 Status make_one(const Arguments& given, IndexResult& result) {
   const std::string& argument = given.positionals[0];
   const bool force = given.has("force");
-  const auto at = [](const std::string& path, Error error) {
-    if (error.path.empty()) error.path = path;
-    return error;
-  };
   Result<CheckpointIndex> index = make_index(argument, {.stem = given.value("name")});
   if (!index) {
     Error error = index.error();
     error.message += next_step(argument, error);
-    return at(argument, std::move(error));
+    return base::with_path(std::move(error), argument);
   }
   result.index = *std::move(index);
-  std::error_code failed;
-  const bool in_folder = std::filesystem::is_directory(argument, failed);
+  const bool in_folder = is_folder(argument);
   const std::string folder = in_folder ? argument : argument.substr(0, argument.rfind('/') + 1);
   const std::string& path = result.path = in_folder ? path_in_folder(folder, result.index->name) : argument;
+  std::error_code failed;
   const bool exists = std::filesystem::exists(path, failed);
   Result<IndexCheck> old = exists ? check_old(path) : IndexCheck();
-  if (!old) return at(path, old.error());
+  if (!old) return base::with_path(old.error(), path);
   result.old = *std::move(old);
   result.is_right = exists && std::ranges::all_of(result.old.problems, [](const IndexProblem& problem) {
                       return problem.kind == IndexProblemKind::duplicate_tensor;  // no index changes this
@@ -98,7 +95,7 @@ Status make_one(const Arguments& given, IndexResult& result) {
     status = write_index(folder, *result.index, {.new_file = !force});
     result.written = bool(status);
   }
-  return status ? status : Status(at(path, status.error()));
+  return status ? status : Status(base::with_path(status.error(), path));
 }
 
 void print_result(const IndexResult& result, bool good, Console& console) {

@@ -12,6 +12,7 @@
 #include <safetensors/header.h>
 #include <safetensors/writer.h>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "format/header/header_edit.h"
 
@@ -144,11 +145,7 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
   }
   for (Target& target : targets) {
     const Result<Plan> plan = plan_edit(*target.header, target.edits, options);
-    if (!plan) {
-      Error error = plan.error();
-      error.path = target.path;
-      return error;
-    }
+    if (!plan) return base::with_path(plan.error(), target.path);
     target.plan = *plan;
   }
   return targets;
@@ -156,14 +153,12 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
 
 // Edits one file after the other. A signal stops the copy: the library removes the unfinished file, and the process
 // ends by the signal. An error says how many files are already changed.
-Status write_files(const std::vector<Target>& targets, EditOptions options, Console& console) {
-  options.write.progress = shown_progress(console);
+Status write_files(const std::vector<Target>& targets, const EditOptions& options) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Interrupt interrupt;
     const Status status = edit_metadata(targets[i].path, targets[i].edits, options);
     if (status) continue;
-    Error error = status.error();
-    if (error.path.empty()) error.path = targets[i].path;
+    Error error = base::with_path(status.error(), targets[i].path);
     if (i > 0) {
       error.message +=
           formatted("; {} of {} files are already changed: run the command again for the rest", i, targets.size());
@@ -189,7 +184,7 @@ Exit edit(const Arguments& given, const EditOptions& options, Console& console) 
   input.reset();  // the library opens the files again
   if (status && !dry_run) {
     for (Target& target : *targets) target.header.reset();
-    status = write_files(*targets, options, console);
+    status = write_files(*targets, options);
   }
   if (given.json()) {
     Json json(console, "meta");
@@ -304,8 +299,7 @@ Exit run_meta(const Arguments& given, Console& console) {
   if (slack && options.in_place) throw UsageError("--slack goes with a new file, not with --in-place");
   options.metadata_slack = slack.value_or(0);
   options.parse.allow_leading_whitespace = true;
-  options.write.durability = durability_of(given);
-  options.write.in_place_if_no_rename = in_place_if_no_rename();
+  options.write = write_options(given, console);
   return edit(given, options, console);
 }
 

@@ -17,7 +17,6 @@
 #include "os/system.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -231,8 +230,7 @@ void RewriteRequest::choose_kind(const Input& input) {
   for (const char* const option : {"max-shard-size", "name", "weights-only"}) {
     if (given_.has(option)) throw UsageError(formatted("--{} is for a folder, but OUT is a file: {}", option, remedy));
   }
-  std::error_code failed;
-  if (!output.ends_with('/') && !std::filesystem::is_directory(output, failed)) return;
+  if (!output.ends_with('/') && !is_folder(output)) return;
   const std::string name = input.is_file() ? input.file_name(0) : "model.safetensors";
   throw UsageError(formatted("OUT is a folder, but one file is to be written: name it, such as {}",
                              printable(output + (output.ends_with('/') ? "" : "/") + name)));
@@ -277,13 +275,10 @@ Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) 
 Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
   const Interrupt interrupt;
   CheckpointWriteOptions how;
-  how.write.durability = durability_of(given_);
-  how.write.in_place_if_no_rename = in_place_if_no_rename();
-  how.write.progress = shown_progress(console);
-  std::error_code ignored;
+  how.write = write_options(given_, console);
   // A file or folder that appears at the path from now on is not replaced. If the path is an empty folder, a model that
   // appears in it from now on is replaced.
-  how.new_folder = !force() && !(options.folder && std::filesystem::is_directory(output, ignored));
+  how.new_folder = !force() && !(options.folder && is_folder(output));
   return rewrite.write(output, how);
 }
 
@@ -304,11 +299,9 @@ void RewriteRequest::show_side_files(Console& console, Json* json) const {
     json->key("refused_files").array(side_files_.refused, std::identity()).line();
     return;
   }
-  const auto line = [&](std::string text, const std::vector<std::string>& list) {
+  const auto line = [&](std::string_view text, const std::vector<std::string>& list) {
     if (list.empty()) return;
-    for (std::size_t i = 0; i < list.size() && i < kNamed; ++i) text += (i == 0 ? " " : ", ") + printable(list[i]);
-    if (list.size() > kNamed) text += formatted(" and {} more", list.size() - kNamed);
-    console.line(text, 2);
+    console.line(formatted("{} {}", text, first_texts(list, kNamed, printable)), 2);
   };
   line(given_.has("dry-run") ? "would copy:" : "copied:", names);
   if (choices_ && std::ranges::find(names, "config.json") != names.end())

@@ -11,8 +11,6 @@
 #include "write/rewrite.h"
 
 #include <functional>
-#include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,13 +2,11 @@
 #include "rewrite_request.h"
 
 #include "command.h"
+#include "folders.h"
 #include "input.h"
 #include "text/text.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 namespace safetensors::cli {
@@ -33,9 +31,8 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
   request.parse.accept = accept_of(given);
   Selection selection(given, request.rest);
   // "drop m.safetensors a b --force" would replace a file `a`, which may be meant as a name.
-  std::error_code failed;
   if (request.force() && !given.has("output") && !request.rest.empty() && !is_file(request.output) &&
-      request.output.find('/') == std::string::npos && !std::filesystem::is_directory(request.output, failed))
+      request.output.find('/') == std::string::npos && !is_folder(request.output))
     throw UsageError(
         formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
   const auto chooses = [&] { return selection.chooses() || (selects && (accepts || !selection.empty())); };

@@ -8,7 +8,6 @@
 #include "rows.h"
 #include "text/text.h"
 
-#include "os/command/standard_streams.h"
 #include "os/regular_file.h"
 
 #include <algorithm>
@@ -71,9 +70,7 @@ Result<std::string> header_text(const Source& source, std::uint64_t bytes) {
 // Reads the header of a file that File::open() refused because of the content of the header. path: empty for standard
 // input.
 Result<std::string> refused_header(const std::string& path) {
-  const auto file = path.empty() ? os::RegularFile::from_fd(os::kStandardInput) : os::RegularFile::open(path);
-  if (!file) return file.error();
-  const Result<FirstBytes> first = FirstBytes::of(**file, {.allow_leading_whitespace = true});
+  const Result<FirstBytes> first = FirstBytes::of(path, {.allow_leading_whitespace = true});
   return first ? Result<std::string>(first->text()) : first.error();
 }
 

@@ -436,16 +436,15 @@ void print_list(Console& console, Json* json, const std::string& before, const I
     columns.push_back({column->key, column->heading, column->align, sorted ? kKeep : column->narrow});
   }
   Rows rows(console, json, "tensors", std::move(columns), before);
-  const std::size_t count = std::min<std::uint64_t>(list.size(), request.given.number("top").value_or(list.size()));
+  const std::span<const Listed> first = top_of(list, request.given);
   std::vector<Cell> cells;
-  for (const auto& [info, file] : std::span(list).first(count)) {
+  for (const auto& [info, file] : first) {
     cells.clear();
     for (const ListColumn* column : shown) cells.push_back(column->cell({*info, input, file, bytes}));
     rows.row(cells);
   }
   rows.finish(request.totals);
-  if (json == nullptr && request.totals && count < list.size())
-    console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
+  if (json == nullptr && request.totals) print_rest(console, list.size() - first.size());
 }
 
 Result<Exit> list_path(const std::string& path, LsRequest& request, Console& console, Json* json) {

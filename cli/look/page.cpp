@@ -16,7 +16,6 @@
 #include "text/text.h"
 #include "values/stats.h"
 
-#include <algorithm>
 #include <set>
 
 namespace safetensors::cli {

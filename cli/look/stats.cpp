@@ -104,13 +104,13 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   std::uint64_t numbers = 0;
   std::uint64_t nan = 0;
   std::uint64_t infinite = 0;
-  const std::size_t count = std::min<std::uint64_t>(list.size(), given.number("top").value_or(list.size()));
+  const std::span<const TensorStats> shown = top_of(list, given);
   for (const TensorStats& found : list) {
     const auto known = [&](double value) { return found.finite == 0 ? Cell(std::nullopt) : Cell(value); };
     numbers += found.count();
     nan += found.nan;
     infinite += found.infinities();
-    if (&found >= list.data() + count) continue;
+    if (&found >= shown.data() + shown.size()) continue;
     const double deviation = json != nullptr ? to_right_digits(found.deviation()) : found.deviation();
     rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count(),
               known(found.min), known(found.max), known(found.mean()), known(deviation), known(found.abs_max()),
@@ -119,10 +119,10 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   }
   rows.finish();
   if (json != nullptr) return;
-  if (count < list.size()) console.out(formatted("... and {}\n", counted(list.size() - count, "more tensor")));
+  print_rest(console, list.size() - shown.size());
   console.out(formatted("{}, {}, {} NaN, {} infinite\n", counted(list.size(), "tensor"), counted(numbers, "number"),
                         grouped(nan), grouped(infinite)));
-  for (const TensorStats& found : std::span(list).first(count)) print_stats_histogram(console, found);
+  for (const TensorStats& found : shown) print_stats_histogram(console, found);
 }
 
 Result<Exit> stats_of_path(const std::string& path, const Arguments& given, bool several, Console& console,

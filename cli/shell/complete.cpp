@@ -17,9 +17,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <iterator>
-#include <utility>
 
 namespace safetensors::cli {
 namespace {
@@ -64,17 +62,15 @@ std::optional<std::string> model_of(std::span<const std::string> words) {
 // Returns a pattern that matches the name. ? stands for each control character and each invisible one.
 std::string pattern_of(std::string_view name) {
   std::string pattern;
-  for (std::size_t begin = 0; begin < name.size();) {
-    std::size_t end = begin + 1;
-    while (end < name.size() && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) ++end;
-    const std::string_view character = name.substr(begin, end - begin);
+  while (!name.empty()) {
+    const std::string_view character = first_character(name);
     if (character != "\\" && printable(character) != character) {
       pattern += '?';
     } else {
       if (std::string_view("*?[\\").find(character[0]) != std::string_view::npos) pattern += '\\';
       pattern += character;
     }
-    begin = end;
+    name.remove_prefix(character.size());
   }
   return pattern;
 }

@@ -76,24 +76,10 @@ std::string_view take_number(std::string_view& text) {
   return digits;
 }
 
-struct Character {
-  std::size_t bytes;
-  std::size_t columns;
-};
-
 bool contains(std::span<const CharacterRange> ranges, char32_t value) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), value,
                                       [](char32_t code, const CharacterRange& range) { return code < range.first; });
   return after != ranges.begin() && value <= std::prev(after)->last;
-}
-
-// The first character of text, which is not empty.
-Character first_character(std::string_view text) {
-  const std::size_t size = base::utf8_sequence_length(text);
-  if (size <= 1) return {1, 1};
-  const char32_t value = base::decode_utf8(text.substr(0, size));
-  if (contains(kNoColumn, value)) return {size, 0};
-  return {size, contains(kTwoColumns, value) ? std::size_t{2} : std::size_t{1}};
 }
 
 }  // namespace
@@ -106,6 +92,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     begin = end + 1;
   }
   return parts;
+}
+
+std::string_view first_character(std::string_view text) {
+  return text.substr(0, std::max<std::size_t>(base::utf8_sequence_length(text), 1));
 }
 
 std::string json_escaped(std::string_view text) {
@@ -198,9 +188,10 @@ std::size_t display_width(std::string_view text) {
   if (ascii) return text.size();
   std::size_t columns = 0;
   while (!text.empty()) {
-    const Character character = first_character(text);
-    columns += character.columns;
-    text.remove_prefix(character.bytes);
+    const std::string_view character = first_character(text);
+    const char32_t value = character.size() > 1 ? base::decode_utf8(character) : U' ';
+    columns += contains(kNoColumn, value) ? 0 : contains(kTwoColumns, value) ? 2 : 1;
+    text.remove_prefix(character.size());
   }
   return columns;
 }

@@ -26,17 +26,31 @@ template <class... Values>
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the texts of the items, with separators between them: "F32, BF16".
+// Returns the texts of the first items, at most `limit`, with separators between them: "F32, BF16".
 template <class List, class Text>
-[[nodiscard]] std::string joined_texts(const List& list, const Text& text, std::string_view separator = ", ") {
+[[nodiscard]] std::string joined_texts(const List& list, const Text& text, std::string_view separator = ", ",
+                                       std::size_t limit = SIZE_MAX) {
   std::string all;
   std::size_t count = 0;
-  for (const auto& item : list) (all += count++ == 0 ? std::string_view() : separator) += text(item);
+  for (const auto& item : list) {
+    if (count == limit) break;
+    (all += count++ == 0 ? std::string_view() : separator) += text(item);
+  }
   return all;
+}
+
+// The same, and how many more there are: "F32, BF16 and 3 more".
+template <class List, class Text>
+[[nodiscard]] std::string first_texts(const List& list, std::size_t limit, const Text& text) {
+  const std::string first = joined_texts(list, text, ", ", limit);
+  return list.size() <= limit ? first : formatted("{} and {} more", first, list.size() - limit);
 }
 
 // Returns the parts between the separators, at least one.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+// Returns the first character of text, which is not empty. A byte that is not UTF-8 is a character.
+[[nodiscard]] std::string_view first_character(std::string_view text);
 
 // Returns the content of a JSON string. Invisible characters become \uXXXX: a JSON reader gets the same text, and a
 // terminal is safe. A byte that is not UTF-8 becomes the text \x80.

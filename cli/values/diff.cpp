@@ -12,7 +12,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Threads: the chunks are the tasks of os::run_parallel(), which gives each to the next free thread. What a chunk finds
+// Threads: os::run_parallel() gives each task, such as a chunk, to the next free thread. What a chunk finds
 // goes into its own element of a list of the caller, so no result depends on the number of threads.
 //
 // Numbers: floats that casts know go through the cast to F64. The other dtypes are read element by element: integers,
@@ -23,35 +23,32 @@
 namespace safetensors::cli {
 namespace {
 
-class ChunkTasks final : public os::Tasks {
+class ShownTasks final : public os::Tasks {
  public:
-  ChunkTasks(std::span<const Chunk> chunks, Console& console, const std::function<Status(std::size_t)>& work)
-      : chunks_(chunks), work_(work), show_([this, &console] {
-          console.progress(done_, total_);
+  using Work = std::function<Status(std::size_t index, const Done& done)>;
+  ShownTasks(std::uint64_t total, Console& console, const Work& work)
+      : work_(work), show_([this, total, &console] {
+          console.progress(bytes_, total);
           return Interrupt::caught();
-        }) {
-    for (const Chunk& chunk : chunks) total_ += chunk.bytes;
-  }
+        }) {}
 
-  Status run_all() {
-    if (Status status = os::run_parallel(*this, chunks_.size(), os::usable_processors(), &cancellation_); !status)
-      return status;
+  Status run_all(std::size_t count) {
+    if (Status status = os::run_parallel(*this, count, os::usable_processors(), &cancellation_); !status) return status;
     return show_() ? Status(Interrupt::error()) : Status();  // also the last progress, which removes the line
   }
-
   [[nodiscard]] Status run(std::size_t index) noexcept override {
-    if (Status status = base::guarded([&] { return work_(index); }); !status) return status;
-    done_ += chunks_[index].bytes;
-    return cancellation_.requested() ? Status(Interrupt::error()) : Status();
+    return base::guarded([&] { return work_(index, done_); });
   }
 
  private:
-  std::span<const Chunk> chunks_;
-  const std::function<Status(std::size_t)>& work_;
-  std::atomic<std::uint64_t> done_ = 0;  // bytes
-  std::uint64_t total_ = 0;
+  const Work& work_;
+  std::atomic<std::uint64_t> bytes_ = 0;
   const Callback<bool()> show_;
   base::Cancellation cancellation_{show_};
+  const Done done_ = [this](std::uint64_t bytes) {
+    bytes_ += bytes;
+    return !cancellation_.requested();
+  };
 };
 
 // dtype: F32, or a float that is exact in F32.
@@ -105,9 +102,19 @@ Status read_chunk(const Tensor& tensor, const Chunk& chunk, std::vector<std::byt
   return detail::Access<Tensor>::state(tensor).read(tensor.info(), offset, bytes);
 }
 
+Status run_tasks(std::size_t count, std::uint64_t total, Console& console,
+                 const std::function<Status(std::size_t index, const Done& done)>& work) {
+  return ShownTasks(total, console, work).run_all(count);
+}
+
 Status for_each_chunk(std::span<const Chunk> chunks, Console& console,
                       const std::function<Status(std::size_t index)>& work) {
-  return ChunkTasks(chunks, console, work).run_all();
+  std::uint64_t total = 0;
+  for (const Chunk& chunk : chunks) total += chunk.bytes;
+  return run_tasks(chunks.size(), total, console, [&](std::size_t index, const Done& done) {
+    Status status = work(index);
+    return !status || done(chunks[index].bytes) ? status : Status(Interrupt::error());
+  });
 }
 
 void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {

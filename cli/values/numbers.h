@@ -34,9 +34,16 @@ void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elem
 // Reads the bytes of the chunk of a tensor. Errors: those of Tensor::read().
 [[nodiscard]] Status read_chunk(const Tensor& tensor, const Chunk& chunk, std::vector<std::byte>& bytes);
 
-// Calls work(index) for every chunk. Threads, one per usable processor, take the chunks in their order. work may throw
-// std::bad_alloc. The calling thread shows the progress. The caller has an Interrupt. Errors: cancelled after a signal,
-// out_of_memory, and the error of the first chunk that fails.
+// Counts bytes for the progress. Returns false after a signal: the task then ends.
+using Done = std::function<bool(std::uint64_t bytes)>;
+
+// Calls work(index, done) for every index below `count`. Threads, one per usable processor, take the indexes in their
+// order. work may throw std::bad_alloc. The calling thread shows how many of `total` bytes are done. The caller has an
+// Interrupt. Errors: cancelled after a signal, out_of_memory, and the error of the first task that fails.
+[[nodiscard]] Status run_tasks(std::size_t count, std::uint64_t total, Console& console,
+                               const std::function<Status(std::size_t index, const Done& done)>& work);
+
+// The same for chunks: calls work(index) for each.
 [[nodiscard]] Status for_each_chunk(std::span<const Chunk> chunks, Console& console,
                                     const std::function<Status(std::size_t index)>& work);
 
