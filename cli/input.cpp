@@ -21,7 +21,7 @@ namespace {
 
 // Writes notices of the faults that the reader accepted.
 void notice_faults(const Header& header, const std::string& path, Console& console) {
-  if (header.leading_whitespace())
+  if (header.tolerated().leading_whitespace)
     console.message(formatted(
         "{}: notice: white space before the header's `{{` (byte 8), which the format forbids and verify refuses",
         printable(path)));

@@ -89,8 +89,8 @@ void check_written(const File& file) {
     require(equal(array.bytes(), tensor.bytes), "the same bytes");
   }
   require(again->header().metadata().present() == metadata.has_value(), "the same metadata");
-  require(again->header().text().value() ==
-              std::string_view(reinterpret_cast<const char*>(written->data.get()) + 8, again->header().header_bytes()),
+  require(again->header().text().value() == std::string_view(reinterpret_cast<const char*>(written->bytes().data()) + 8,
+                                                             again->header().header_bytes()),
           "the text of what we wrote");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "count_bytes.h"
+#include "format/slice/slice.h"
 #include "input.h"
 #include "require.h"
 #include "support/naive_slice.h"
@@ -16,12 +17,13 @@ namespace {
 
 using fuzz::Input;
 using fuzz::require;
-using safetensors::ByteRun;
 using safetensors::DimSlice;
 using safetensors::Dtype;
 using safetensors::Errc;
 using safetensors::ResolvedSlice;
 using safetensors::Slice;
+using safetensors::format::ByteRun;
+using safetensors::format::Runs;
 
 constexpr std::int64_t kFar = 1000;  // larger than any small dimension
 
@@ -66,11 +68,10 @@ std::vector<DimSlice> nearer(std::vector<DimSlice> dims) {
 
 void check_runs(const ResolvedSlice& slice, std::uint64_t nbytes) {
   constexpr std::uint64_t kMost = 1000;  // number of runs to check
-  ResolvedSlice::Runs runs = slice.runs();
+  Runs runs(slice);
   std::uint64_t total = 0;
-  ByteRun before{};
+  ByteRun before, run;
   for (std::uint64_t i = 0; i < std::min(kMost, slice.run_count()); ++i) {
-    ByteRun run;
     require(runs.next(run), "as many runs as it says");
     require(run.size > 0 && run.offset <= nbytes && run.size <= nbytes - run.offset, "a run inside the tensor");
     require(i == 0 || before.offset + before.size != run.offset, "neighbours are joined");
@@ -78,8 +79,7 @@ void check_runs(const ResolvedSlice& slice, std::uint64_t nbytes) {
     total += run.size;
   }
   if (slice.run_count() > kMost) return;
-  ByteRun none;
-  require(!runs.next(none), "no more runs than it says");
+  require(!runs.next(run), "no more runs than it says");
   require(total == slice.nbytes(), "the runs add up");
 }
 
@@ -92,7 +92,7 @@ void check_naive(const std::vector<DimSlice>& dims, Dtype dtype, const std::vect
           "the naive shape");
   std::vector<ByteRun> got;
   ByteRun run;
-  for (ResolvedSlice::Runs runs = slice->runs(); runs.next(run);) got.push_back(run);
+  for (Runs runs(*slice); runs.next(run);) got.push_back(run);
   require(got == naive.runs, "the naive runs");
 }
 

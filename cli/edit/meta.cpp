@@ -19,7 +19,8 @@
 namespace safetensors::cli {
 namespace {
 
-using Edits = std::vector<MetadataEdit>;
+using Edit = std::pair<std::string, std::optional<std::string>>;  // of one key
+using Edits = std::vector<Edit>;
 
 struct Plan {
   std::uint64_t header_bytes = 0;  // after the edit
@@ -45,10 +46,10 @@ Edits parse_edits(const std::vector<std::string>& given) {
     if (set && equals == std::string::npos) throw UsageError(formatted("{} is not KEY=VALUE", printable(given[i])));
     if (base::first_invalid_utf8(given[i]) != std::string_view::npos)
       throw UsageError(formatted("{} is not UTF-8", printable(given[i])));
-    MetadataEdit edit{given[i], std::nullopt};
+    Edit edit{given[i], std::nullopt};
     if (set) edit = {given[i].substr(0, equals), given[i].substr(equals + 1)};
-    if (std::ranges::find(edits, edit.key, &MetadataEdit::key) != edits.end())
-      throw UsageError(formatted("{} is given twice", printable(edit.key)));
+    if (std::ranges::find(edits, edit.first, &Edit::first) != edits.end())
+      throw UsageError(formatted("{} is given twice", printable(edit.first)));
     edits.push_back(std::move(edit));
   }
   return edits;
@@ -57,7 +58,7 @@ Edits parse_edits(const std::vector<std::string>& given) {
 // The sizes that edit_metadata() would produce, or its error.
 Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptions& options) {
   format::MetadataEdits by_key;  // one key may be given exact and escaped: the last edit wins
-  for (const MetadataEdit& edit : edits) by_key[edit.key] = &edit.value;
+  for (const auto& [key, value] : edits) by_key[key] = &value;
   const Result<std::string> text = format::edited_text(header, by_key);
   if (!text) return text.error();
   const std::uint64_t size = text->size();
@@ -76,12 +77,11 @@ Result<Plan> plan_edit(const Header& header, const Edits& edits, const EditOptio
 }
 
 void print_plan(Console& console, const Header& header, const Edits& edits, const Plan& plan, bool in_place) {
-  for (const MetadataEdit& edit : edits) {
-    const auto old = header.metadata().find(edit.key);
+  for (const auto& [key, value] : edits) {
+    const auto old = header.metadata().find(key);
     const std::string before = old ? formatted(", which is {}", shortened(*old, 60)) : std::string();
-    console.out(edit.value
-                    ? formatted("would set {} to {}{}\n", printable(edit.key), shortened(*edit.value, 60), before)
-                    : formatted("would remove {}{}\n", printable(edit.key), before));
+    console.out(value ? formatted("would set {} to {}{}\n", printable(key), shortened(*value, 60), before)
+                      : formatted("would remove {}{}\n", printable(key), before));
   }
   console.out(in_place ? formatted("would overwrite the header in place, {}\n", counted(plan.header_bytes, "byte"))
                        : formatted("would write a new file: header {} (now {}), file {} (now {})\n",
@@ -93,8 +93,8 @@ void json_plan(Json& json, const Target& target) {
   json.field("header_bytes", target.plan.header_bytes).field("file_bytes", target.plan.file_bytes);
   json.key("edits").open('[');
   for (std::size_t i = 0; i < target.edits.size(); ++i) {
-    json.line().open('{').field("key", target.edits[i].key).field("old", target.old[i]);
-    json.field("new", target.edits[i].value).close('}');
+    json.line().open('{').field("key", target.edits[i].first).field("old", target.old[i]);
+    json.field("new", target.edits[i].second).close('}');
   }
   json.close(']');
 }
@@ -114,10 +114,10 @@ std::optional<Metadata::value_type> find_metadata(const Header& header, std::str
 Edits edits_of(const Header& header, const Edits& edits, std::vector<bool>& found) {
   Edits list;
   for (std::size_t i = 0; i < edits.size(); ++i) {
-    if (edits[i].value) {
+    if (edits[i].second) {
       list.push_back(edits[i]);
       found[i] = true;
-    } else if (const auto pair = find_metadata(header, edits[i].key)) {
+    } else if (const auto pair = find_metadata(header, edits[i].first)) {
       list.push_back({std::string(pair->first), std::nullopt});
       found[i] = true;
     }
@@ -133,15 +133,15 @@ Result<std::vector<Target>> plan_files(const Input& input, const Edits& edits, c
   for (std::size_t i = 0; i < input.files().size(); ++i) {
     const File& file = input.files()[i];
     Target target{file.path(), input.file_name(i), file.header(), edits_of(file.header(), edits, found)};
-    for (const MetadataEdit& change : target.edits) {
-      const auto value = target.header->metadata().find(change.key);
+    for (const Edit& change : target.edits) {
+      const auto value = target.header->metadata().find(change.first);
       target.old.push_back(value ? std::optional(std::string(*value)) : std::nullopt);
     }
     if (!target.edits.empty()) targets.push_back(std::move(target));
   }
   for (std::size_t i = 0; i < edits.size(); ++i) {
     if (found[i]) continue;
-    return fault(Errc::not_found, formatted("no metadata key `{}`; nothing was changed", printable(edits[i].key)));
+    return fault(Errc::not_found, formatted("no metadata key `{}`; nothing was changed", printable(edits[i].first)));
   }
   for (Target& target : targets) {
     const Result<Plan> plan = plan_edit(*target.header, target.edits, options);

@@ -5,3 +5,5 @@ N
 s/^.*\n.*= delete;.*$/\n/
 }
 s/^.*= delete;.*$//
+/^namespace detail {  \/\/ its comments/,/^}  \/\/ namespace detail$/s/^namespace .*{.*$\|^}  \/\/ namespace .*$//
+s/detail::TensorSet/TensorSet/

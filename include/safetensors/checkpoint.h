@@ -26,7 +26,7 @@ inline namespace v0 {
 /// A Checkpoint keeps its files open if they are at most half of `RLIMIT_NOFILE`, as it was in open(). Otherwise, it
 /// opens each file again, by its path, when it reads the file, and closes it after. Such a file must still have the
 /// same device, inode, size and change time. Otherwise that call returns file_changed. Existing maps stay valid.
-class Checkpoint : public TensorSet<Checkpoint> {
+class Checkpoint : public detail::TensorSet<Checkpoint> {
  public:
   /// Opens all files that a path stands for.
   ///

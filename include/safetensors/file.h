@@ -113,6 +113,7 @@ class Tensors {
   const detail::CheckpointState* checkpoint_ = nullptr;
 };
 
+namespace detail {  // its comments belong to File and Checkpoint
 /// The functions that File and Checkpoint have in common. Generic code can use either of them in the same way.
 template <class Set>
 class TensorSet {
@@ -134,7 +135,7 @@ class TensorSet {
     for (const auto& tensor : *this) names.push_back(tensor.name());
     return names;
   }
-  detail::GiveTheObjectANameFirst names() const&& = delete;
+  GiveTheObjectANameFirst names() const&& = delete;
   /// Returns the tensor with this name. Throws Exception if no tensor has this name. tensor() returns a Result instead.
   [[nodiscard]] auto operator[](std::string_view name) const { return set().tensor(name).value(); }
   /// Returns the elements of a tensor as a typed view, without a copy if possible. The view keeps the memory alive.
@@ -154,17 +155,18 @@ class TensorSet {
   }
 
  private:
-  friend class File;
-  friend class Checkpoint;
+  friend class v0::File;
+  friend class v0::Checkpoint;
   TensorSet() noexcept = default;
   [[nodiscard]] const Set& set() const noexcept { return static_cast<const Set&>(*this); }
 };
+}  // namespace detail
 
 /// A safetensors file with a checked header.
 ///
 /// Copies are cheap, because they share the open file. Tensors and Arrays may outlive the File. Call const functions
 /// from any thread.
-class File : public TensorSet<File> {
+class File : public detail::TensorSet<File> {
  public:
   /// Opens a file, and reads and checks its header. open() reads nothing else. It never waits for a FIFO or a device.
   ///
@@ -204,7 +206,7 @@ class File : public TensorSet<File> {
   [[nodiscard]] Tensors tensors() const& noexcept { return Tensors(state_.get()); }
   detail::GiveTheObjectANameFirst tensors() const&& = delete;
   /// Returns true when there is a tensor with this name.
-  [[nodiscard]] SAFETENSORS_API bool contains(std::string_view name) const noexcept;
+  [[nodiscard]] bool contains(std::string_view name) const noexcept { return header().find(name) != nullptr; }
   /// Returns the metadata of the header. The view is valid as long as any copy of this File exists.
   [[nodiscard]] Metadata metadata() const& noexcept { return header().metadata(); }
   detail::GiveTheObjectANameFirst metadata() const&& = delete;

@@ -45,16 +45,19 @@ struct Accept {
 struct Tolerated {
   std::uint64_t unknown_dtypes = 0;  ///< number of tensors with Dtype::UNKNOWN
   std::uint64_t unused_bytes = 0;    ///< bytes after the last tensor
+  /// White space before the `{`. It does not matter to any(), because the library can write such a file again.
+  bool leading_whitespace = false;
 
-  /// Returns true when there is a fault.
+  /// Returns true when there is a fault that the library does not write.
   [[nodiscard]] bool any() const noexcept { return unknown_dtypes != 0 || unused_bytes != 0; }
-  /// Compares all numbers.
+  /// Compares all members.
   friend constexpr bool operator==(const Tolerated& a, const Tolerated& b) noexcept {
-    return a.unknown_dtypes == b.unknown_dtypes && a.unused_bytes == b.unused_bytes;
+    return a.unknown_dtypes == b.unknown_dtypes && a.unused_bytes == b.unused_bytes &&
+           a.leading_whitespace == b.leading_whitespace;
   }
 };
 
-/// Returns a list of the faults, such as "1 tensor of unknown dtype, 8 unused bytes at the end".
+/// Returns a list of the faults of any(), such as "1 tensor of unknown dtype, 8 unused bytes at the end".
 /// Returns an empty text if there are none. May throw `std::bad_alloc`.
 [[nodiscard]] SAFETENSORS_API std::string to_string(const Tolerated& tolerated);
 
@@ -247,9 +250,7 @@ class Header {
   [[nodiscard]] std::uint64_t data_start() const noexcept { return 8 + header_bytes(); }
   /// Returns the size of the file in bytes: data_start() + data_bytes().
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return data_start() + data_bytes(); }
-  /// Returns true when white space preceded the `{`. This needs ParseOptions::allow_leading_whitespace.
-  [[nodiscard]] SAFETENSORS_API bool leading_whitespace() const noexcept;
-  /// Returns the faults that ParseOptions::accept allowed. Without this option, there are none.
+  /// Returns the faults that ParseOptions::accept and allow_leading_whitespace allowed. Otherwise, there are none.
   [[nodiscard]] SAFETENSORS_API Tolerated tolerated() const noexcept;
 
   /// Returns the dtype of a tensor as a text. If the dtype is Dtype::UNKNOWN, this is the text in the file, which may
@@ -277,15 +278,6 @@ class Header {
 /// `__metadata__`.
 using MetadataPairs = std::vector<std::pair<std::string, std::string>>;
 
-/// The order of tensors in a new file.
-enum class TensorOrder : std::uint8_t {
-  /// By dtype rank() (highest first), then by the bytes of their names. Each tensor then begins at a multiple of its
-  /// element size.
-  writer,
-  /// The order in which the tensors are given. A tensor may then begin at any byte.
-  given,
-};
-
 /// Options of HeaderBuilder::build() and of the functions that write files.
 struct LayoutOptions {
   /// Alignment of the data in the file, in bytes: a power of two from 1 to 65536. 0 selects 8.
@@ -293,8 +285,10 @@ struct LayoutOptions {
   /// Minimum number of spaces at the end of the header. The alignment may add more spaces. edit_metadata() can use
   /// these spaces later to add metadata in place.
   std::uint64_t metadata_slack = 0;
-  /// Order of the tensors.
-  TensorOrder order = TensorOrder::writer;
+  /// false: the tensors are sorted by dtype rank() (highest first), then by the bytes of their names. Each tensor then
+  /// begins at a multiple of its element size. true: the order in which the tensors are given. A tensor may then begin
+  /// at any byte.
+  bool keep_order = false;
 };
 
 /// Collects tensors and metadata, and builds the Header of a new file.
@@ -326,10 +320,9 @@ class HeaderBuilder {
   /// Without this call, a header without pairs has no `__metadata__`. Error: out_of_memory.
   SAFETENSORS_API Status metadata_present() noexcept;
 
-  /// Builds the header. Places the tensors one after the other from offset 0, in the order of LayoutOptions::order. You
-  /// may call build() several times.
-  /// Errors: invalid_alignment, header_too_large (more than 100,000,000 bytes with padding), size_overflow (more than
-  /// 2^64-1 bytes of data), out_of_memory.
+  /// Builds the header. Places the tensors one after the other from offset 0, in the order that
+  /// LayoutOptions::keep_order chooses. You may call build() several times. Errors: invalid_alignment, header_too_large
+  /// (more than 100,000,000 bytes with padding), size_overflow (more than 2^64-1 bytes of data), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<Header> build(const LayoutOptions& options = {}) const noexcept;
 
  private:

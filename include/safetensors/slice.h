@@ -59,16 +59,6 @@ struct DimSlice {
   static DimSlice ellipsis() noexcept { return {Kind::ellipsis}; }
 };
 
-/// A run: the contiguous bytes [offset, offset + size) of a tensor.
-struct ByteRun {
-  std::uint64_t offset = 0;  ///< bytes from the first byte of the tensor
-  std::uint64_t size = 0;    ///< in bytes
-  /// Returns true when both are the same bytes.
-  friend bool operator==(const ByteRun& a, const ByteRun& b) noexcept {
-    return a.offset == b.offset && a.size == b.size;
-  }
-};
-
 /// A slice for one dtype and shape. Slice::resolve() makes it. A copy allocates memory when the rank is larger than
 /// Shape::kInline. Call const functions from any thread.
 class ResolvedSlice {
@@ -78,31 +68,11 @@ class ResolvedSlice {
   detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the size of the result in bytes.
   [[nodiscard]] std::uint64_t nbytes() const noexcept { return nbytes_; }
-  /// Returns the number of runs that Runs::next() returns. The sum of their sizes is nbytes().
+  /// Returns the number of runs: contiguous ranges of bytes of the tensor, as few as possible. Their sizes add up to
+  /// nbytes().
   [[nodiscard]] std::uint64_t run_count() const noexcept { return run_count_; }
   /// Returns true when the slice is at most one run: the whole tensor, one range of its bytes, or no bytes.
   [[nodiscard]] bool contiguous() const noexcept { return run_count() <= 1; }
-
-  /// Iterates over the runs in the order of the result: in the destination, each run follows the one before.
-  ///
-  /// Runs that are neighbours in the tensor are joined. The memory is O(rank). The ResolvedSlice must outlive it.
-  /// Use it from one thread at a time.
-  class Runs {
-   public:
-    /// Writes the next run to `run` and returns true. Returns false after the last run.
-    [[nodiscard]] SAFETENSORS_API bool next(ByteRun& run) noexcept;
-
-   private:
-    friend class ResolvedSlice;
-    explicit Runs(const ResolvedSlice& slice);
-    const ResolvedSlice* slice_;
-    std::vector<std::uint64_t> counter_;
-    std::uint64_t offset_ = 0;
-    std::uint64_t left_ = 0;
-  };
-  /// Returns an iterator over the runs. May throw `std::bad_alloc` when the rank is large.
-  [[nodiscard]] SAFETENSORS_API Runs runs() const&;
-  detail::GiveTheObjectANameFirst runs() const&& = delete;
 
  private:
   friend struct detail::Access<ResolvedSlice>;
@@ -144,7 +114,11 @@ class Slice {
   /// have one element more. May throw `std::bad_alloc`.
   /// resolve() then has these errors: slice_index (`world` is 0, or `rank` is not below `world`), slice_rank (there is
   /// no such dimension).
-  [[nodiscard]] static SAFETENSORS_API Slice shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world);
+  [[nodiscard]] static Slice shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world) {
+    Slice slice{DimSlice::shard(rank, world)};
+    slice.only_dim_ = dim;
+    return slice;
+  }
 
   /// Parses the text of a NumPy index, such as `1:3,:,-1,::2,...`.
   ///

@@ -45,7 +45,10 @@ class SAFETENSORS_API_CLASS Source {
   };
   /// Returns memory that holds the bytes [offset, offset + size), or {} if the source has no such memory. The default
   /// implementation always returns {}. If it throws, the library reads the bytes with read_at().
-  [[nodiscard]] SAFETENSORS_API virtual Memory memory(std::uint64_t offset, std::uint64_t size) const;
+  [[nodiscard]] virtual Memory memory([[maybe_unused]] std::uint64_t offset,
+                                      [[maybe_unused]] std::uint64_t size) const {
+    return {};
+  }
 
   /// Returns false if only one thread at a time may call the functions of this Source. Then a File, with its copies and
   /// its tensors, calls them under a lock, and reads with one thread, unless ReadOptions::threads asks for more. If

@@ -2,6 +2,7 @@
 /// Writes files: from memory at once, or in several calls. Edits the metadata of existing files.
 #pragma once
 
+#include <safetensors/array.h>
 #include <safetensors/callback.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
@@ -68,25 +69,16 @@ struct TensorData {
   Span<const std::byte> bytes;  ///< elements in C order, little-endian, exactly as many as `shape` says
 };
 
-/// A whole file in memory.
-struct Serialized {
-  std::unique_ptr<std::byte[]> data;  ///< the bytes of the file
-  std::size_t size = 0;               ///< in bytes
-  /// Returns the bytes of the file. They are valid as long as this object exists.
-  [[nodiscard]] Span<const std::byte> bytes() const& noexcept { return {data.get(), size}; }
-  detail::GiveTheObjectANameFirst bytes() const&& = delete;
-};
-
 /// Returns the header that serialize() and save() write for these tensors.
 /// Errors: those of HeaderBuilder, and data_length.
 [[nodiscard]] SAFETENSORS_API Result<Header> layout(Span<const TensorData> tensors,
                                                     const std::optional<MetadataPairs>& metadata = std::nullopt,
                                                     const LayoutOptions& options = {}) noexcept;
 
-/// Returns the bytes of a file, in one allocation. Errors: those of layout(), and out_of_memory.
-[[nodiscard]] SAFETENSORS_API Result<Serialized> serialize(Span<const TensorData> tensors,
-                                                           const std::optional<MetadataPairs>& metadata = std::nullopt,
-                                                           const LayoutOptions& options = {}) noexcept;
+/// Returns the bytes of a file, as an Array of dtype U8. Errors: those of layout(), and out_of_memory.
+[[nodiscard]] SAFETENSORS_API Result<Array> serialize(Span<const TensorData> tensors,
+                                                      const std::optional<MetadataPairs>& metadata = std::nullopt,
+                                                      const LayoutOptions& options = {}) noexcept;
 
 /// Writes a file in several calls, in any order. The file may be larger than the memory.
 ///
@@ -179,14 +171,13 @@ struct EditOptions {
   ParseOptions parse = {};  ///< options for the old header
 };
 
-/// A change of one metadata key.
-struct MetadataEdit {
-  std::string key;                   ///< valid UTF-8
-  std::optional<std::string> value;  ///< the new value; nullopt removes the key; a missing key is not an error
-};
-
 /// @{
-/// Sets and removes metadata keys of a file.
+/// Sets and removes metadata keys of a file:
+/// @code
+/// edit_metadata("model.safetensors", {{"license", "mit"}, {"draft", std::nullopt}}).value();
+/// @endcode
+///
+/// An edit is a key and its new value. Both are valid UTF-8. nullopt removes the key; a missing key is not an error.
 ///
 /// Without EditOptions::in_place, it writes a new file, and the system copies the bytes of the tensors. The new file
 /// replaces the old one as in save(). If the old file was changed or replaced in the meantime, the error is
@@ -194,11 +185,14 @@ struct MetadataEdit {
 /// is lost.
 /// Errors: those of File::open(), HeaderBuilder and save(), header_does_not_fit, file_changed, unsupported (the file
 /// has accepted faults).
-[[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path, Span<const MetadataEdit> edits,
+[[nodiscard]] SAFETENSORS_API Status edit_metadata(PathView path,
+                                                   Span<const std::pair<std::string, std::optional<std::string>>> edits,
                                                    const EditOptions& options = {}) noexcept;
-[[nodiscard]] inline Status edit_metadata(PathView path, std::initializer_list<MetadataEdit> edits,
-                                          const EditOptions& options = {}) noexcept {
-  return edit_metadata(path, Span<const MetadataEdit>(edits.begin(), edits.size()), options);
+[[nodiscard]] inline Status edit_metadata(
+    PathView path, std::initializer_list<std::pair<std::string, std::optional<std::string>>> edits,
+    const EditOptions& options = {}) noexcept {
+  return edit_metadata(
+      path, Span<const std::pair<std::string, std::optional<std::string>>>(edits.begin(), edits.size()), options);
 }
 /// @}
 

@@ -98,22 +98,19 @@ std::shared_ptr<Maker> Reader::maker() {
 }
 
 Reader::Part Reader::all_of(const Tensor& tensor) {
-  if (tensor.dtype() == Dtype::UNKNOWN) return {Dtype::U8, Shape({tensor.nbytes()}), {0, tensor.nbytes()}};
-  return {tensor.dtype(), Shape(tensor.shape()), {0, tensor.nbytes()}};
+  if (tensor.dtype() == Dtype::UNKNOWN) return {Dtype::U8, Shape({tensor.nbytes()}), 0, tensor.nbytes()};
+  return {tensor.dtype(), Shape(tensor.shape()), 0, tensor.nbytes()};
 }
 
 std::optional<Reader::Part> Reader::part_of(const Tensor& tensor, const ResolvedSlice& slice) {
   if (!slice.contiguous()) return std::nullopt;
-  Part part{tensor.dtype(), slice.shape(), {}};
-  ResolvedSlice::Runs runs = slice.runs();
-  if (!runs.next(part.bytes)) part.bytes = {};  // no elements
-  return part;
+  return Part{tensor.dtype(), slice.shape(), file::first_byte(slice), slice.nbytes()};
 }
 
 // The part's range of the data of its file.
 Array Reader::inside(const Array& data, const Tensor& tensor, const Part& part) {
-  auto* const start = const_cast<std::byte*>(data.bytes().data()) + tensor.info().begin + part.bytes.offset;
-  return Array(part.dtype, part.shape, {start, static_cast<std::size_t>(part.bytes.size)}, data.owner(), data.memory());
+  auto* const start = const_cast<std::byte*>(data.bytes().data()) + tensor.info().begin + part.begin;
+  return Array(part.dtype, part.shape, {start, static_cast<std::size_t>(part.size)}, data.owner(), data.memory());
 }
 
 std::optional<Array> Reader::data(const File& file) {
@@ -183,12 +180,11 @@ Array Reader::read_or_map(const Tensor& tensor, const Slice& slice) {
   const Result<ResolvedSlice> resolved = slice.resolve(tensor.dtype(), tensor.shape());
   if (!resolved) fail(resolved.error());
   const std::optional<Part> part = part_of(tensor, *resolved);
-  if (!part || part->bytes.size < kMinMapBytes) return read(tensor, slice);
+  if (!part || part->size < kMinMapBytes) return read(tensor, slice);
   const std::optional<Array> mine = claim(tensor);
   if (!mine) return read(tensor, slice);
-  auto* const start = const_cast<std::byte*>(mine->bytes().data()) + part->bytes.offset;
-  return Array(part->dtype, part->shape, {start, static_cast<std::size_t>(part->bytes.size)}, mine->owner(),
-               mine->memory());
+  auto* const start = const_cast<std::byte*>(mine->bytes().data()) + part->begin;
+  return Array(part->dtype, part->shape, {start, static_cast<std::size_t>(part->size)}, mine->owner(), mine->memory());
 }
 
 nb::object Reader::tensor(const Tensor& tensor) {

@@ -79,11 +79,11 @@ class Reader {
   [[nodiscard]] nb::object slice(const Tensor& tensor, nb::handle index);
 
  private:
-  // A range of the bytes of a tensor: the whole tensor, or a contiguous slice. bytes: within the tensor.
+  // A range of the bytes of a tensor: the whole tensor, or a contiguous slice. begin: within the tensor.
   struct Part {
     Dtype dtype;
     Shape shape;
-    ByteRun bytes;
+    std::uint64_t begin, size;
   };
   // A map of a file, and the Python object that arrays over it share.
   struct WholeFile {

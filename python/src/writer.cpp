@@ -20,12 +20,11 @@ namespace {
 
 LayoutOptions to_layout_options(nb::handle data_alignment, nb::handle order) {
   const std::uint64_t alignment = to_unsigned(data_alignment);
-  constexpr std::pair<const char*, TensorOrder> kWords[] = {{"writer", TensorOrder::writer},
-                                                            {"given", TensorOrder::given}};
+  constexpr std::pair<const char*, bool> kWords[] = {{"writer", false}, {"given", true}};
   if (alignment > std::numeric_limits<std::uint32_t>::max())
     raise("data_alignment " + std::to_string(alignment) + " is too large");
   return {.data_alignment = static_cast<std::uint32_t>(alignment),
-          .order = parse_word("order", from_str(order, "order"), kWords)};
+          .keep_order = parse_word("order", from_str(order, "order"), kWords)};
 }
 
 void check(const Status& status) {

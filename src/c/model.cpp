@@ -245,7 +245,7 @@ safetensors_status safetensors_model_get_file(const safetensors_model* model, ui
                  .data_bytes = header.data_bytes(),
                  .unknown_dtypes = header.tolerated().unknown_dtypes,
                  .unused_bytes = header.tolerated().unused_bytes,
-                 .whitespace = header.leading_whitespace() ? 1U : 0U,
+                 .whitespace = header.tolerated().leading_whitespace ? 1U : 0U,
                  .metadata_present = header.metadata().present() ? 1U : 0U,
                  .access = static_cast<std::int32_t>(from->access()),
                  .reserved = 0},

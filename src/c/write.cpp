@@ -144,11 +144,7 @@ safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors,
     const Options how = write_options_of(call, options);
     if (how.max_shard_size != 0) call.invalid("max_shard_size is not 0, but there is one file");
     if (!call.ok()) return;
-    auto bytes = serialize(given, metadata_of(how.split), how.layout);
-    if (!bytes) return call.fail(std::move(bytes).error());
-    const auto owner = std::make_shared<Serialized>(*std::move(bytes));
-    *file = new safetensors_array{
-        Array(Dtype::U8, Shape{owner->size}, {owner->data.get(), owner->size}, owner, MemoryKind::owned)};
+    call.give(serialize(given, metadata_of(how.split), how.layout), file);
   });
 }
 
@@ -157,7 +153,7 @@ safetensors_status safetensors_edit_metadata(const char* path, const safetensors
   return guarded(error, [&](Call& call) {
     call.require(path, "path");
     const Options how = write_options_of(call, options);
-    std::vector<MetadataEdit> list;
+    std::vector<std::pair<std::string, std::optional<std::string>>> list;
     for (const safetensors_metadata& each : call.list(edits, edit_count, "edits")) {
       auto& [key, value] = list.emplace_back();
       key = call.text(each.key, each.key_length, "key");

@@ -241,10 +241,6 @@ const Header& File::header() const& noexcept {
   return state_->header;
 }
 
-bool File::contains(std::string_view name) const noexcept {
-  return state_->header.find(name) != nullptr;
-}
-
 Result<Tensor> File::tensor(std::string_view name) const noexcept {
   if (const TensorInfo* info = state_->header.find(name)) return Tensor(state_, info);
   return base::guarded([&]() -> Result<Tensor> {

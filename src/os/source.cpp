@@ -6,9 +6,5 @@ inline namespace v0 {
 
 Source::~Source() = default;
 
-Source::Memory Source::memory(std::uint64_t, std::uint64_t) const {
-  return {};
-}
-
 }  // namespace v0
 }  // namespace safetensors

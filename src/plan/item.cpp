@@ -91,8 +91,8 @@ Status set_slice(Item& item, const Slice& slice) {
     item.slice = std::make_shared<const ResolvedSlice>(*std::move(resolved));
     return {};
   }
-  ResolvedSlice::Runs runs = resolved->runs();
-  ByteRun run;
+  format::Runs runs(*resolved);
+  format::ByteRun run;
   if (runs.next(run)) item.begin = run.offset;
   return {};
 }

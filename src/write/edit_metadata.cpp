@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@
 namespace safetensors {
 inline namespace v0 {
 namespace {
+
+using Edit = std::pair<std::string, std::optional<std::string>>;  // of one key
 
 Error changed_error(std::string_view path) {
   return base::make_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
@@ -102,11 +105,11 @@ Status edit_by_replacing(std::string_view path, File file, std::string text, con
   return (*out)->commit();
 }
 
-Status edit(std::string_view path, std::span<const MetadataEdit> edits, const EditOptions& options) {
+Status edit(std::string_view path, std::span<const Edit> edits, const EditOptions& options) {
   Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
   if (!file) return file.error();
   format::MetadataEdits by_key;  // if a key is edited twice, the last edit wins
-  for (const MetadataEdit& one : edits) by_key[one.key] = &one.value;
+  for (const auto& [key, value] : edits) by_key[key] = &value;
   Result<std::string> text = format::edited_text(file->header(), by_key, options.metadata_slack);
   if (!text) return std::move(text).error();
   return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
@@ -115,7 +118,7 @@ Status edit(std::string_view path, std::span<const MetadataEdit> edits, const Ed
 
 }  // namespace
 
-Status edit_metadata(PathView path, Span<const MetadataEdit> edits, const EditOptions& options) noexcept {
+Status edit_metadata(PathView path, Span<const Edit> edits, const EditOptions& options) noexcept {
   Status status = base::guarded([&] { return edit(path, edits, options); });
   if (status) return status;
   return base::guarded([&] { return base::with_path(std::move(status).error(), path); });

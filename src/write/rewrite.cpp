@@ -197,7 +197,6 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
     return tensor;
   };
   const format::ModelNames names = this->names(options);
-  const TensorOrder kept = in_writers_order() ? TensorOrder::writer : TensorOrder::given;
   const auto metadata = [&]() -> Result<std::string> {
     // The pairs take several times the memory of the text.
     const std::optional<MetadataPairs> pairs = std::exchange(options.metadata, std::nullopt);
@@ -208,7 +207,8 @@ Result<CheckpointLayout> RewriteItems::lay_out(RewriteOptions options) const {
       {.max_shard_size = options.folder ? options.max_shard_size.value_or(~std::uint64_t{0}) : ~std::uint64_t{0},
        .stem = options.stem.value_or("model"),
        .index_metadata = options.index_metadata,
-       .layout = {.data_alignment = options.data_alignment, .order = options.order.value_or(kept)}},
+       .layout = {.data_alignment = options.data_alignment,
+                  .keep_order = options.keep_order.value_or(!in_writers_order())}},
       metadata, &names);
 }
 

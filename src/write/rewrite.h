@@ -45,9 +45,8 @@ struct RewriteOptions {
   std::optional<MetadataPairs> metadata = std::nullopt;
   // For a folder: `metadata` of the index, as CheckpointLayoutOptions::index_metadata.
   std::string index_metadata = {};
-  // Order of the tensors in each file. nullopt: TensorOrder::writer if all files of the input have this order,
-  // otherwise TensorOrder::given.
-  std::optional<TensorOrder> order = std::nullopt;
+  // As LayoutOptions::keep_order. nullopt: unless all files of the input have the order of the writer.
+  std::optional<bool> keep_order = std::nullopt;
   // Alignment of the data in each file, as LayoutOptions::data_alignment.
   std::uint32_t data_alignment = 0;
 };

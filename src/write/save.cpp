@@ -13,9 +13,7 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
-#include <limits>
 #include <memory>
-#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -384,21 +382,18 @@ Result<Header> layout(Span<const TensorData> tensors, const std::optional<Metada
   });
 }
 
-Result<Serialized> serialize(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                             const LayoutOptions& options) noexcept {
-  return base::guarded([&]() -> Result<Serialized> {
+Result<Array> serialize(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+                        const LayoutOptions& options) noexcept {
+  return base::guarded([&]() -> Result<Array> {
     const Result<write::Image> image = write::make_image(tensors, metadata, options);
     if (!image) return image.error();
-    Serialized result;
-    if (image->size <= std::numeric_limits<std::ptrdiff_t>::max() && os::fits_in_machine(image->size)) {
-      result.size = static_cast<std::size_t>(image->size);
-      result.data.reset(new (std::nothrow) std::byte[result.size]);
-    }
-    if (!result.data)
-      return base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(image->size) + " bytes");
+    Result<std::shared_ptr<std::byte>> memory = os::allocate(image->size);
+    if (!memory) return std::move(memory).error();
+    std::byte* const bytes = memory->get();
     for (const write::Piece& piece : image->pieces)
-      std::memcpy(result.data.get() + piece.offset, piece.bytes.data(), piece.bytes.size());
-    return result;
+      std::memcpy(bytes + piece.offset, piece.bytes.data(), piece.bytes.size());
+    return Array(Dtype::U8, Shape{image->size}, {bytes, static_cast<std::size_t>(image->size)}, *std::move(memory),
+                 MemoryKind::owned);
   });
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "format/slice/slice.h"
 #include "os/descriptor.h"
 #include "os/file_status.h"
 #include "os/open.h"
@@ -214,9 +215,9 @@ Status TensorFile::claim(const TensorInfo& tensor, ByteRange range) {
 // Claims all runs or none. The runs of one slice never overlap each other.
 Status TensorFile::claim(const TensorInfo& tensor, const ResolvedSlice& part) {
   const auto each_range = [&](const auto& visit) {
-    ResolvedSlice::Runs runs = part.runs();
+    format::Runs runs(part);
     std::optional<ByteRange> taken;
-    for (ByteRun run; !taken && runs.next(run);)
+    for (format::ByteRun run; !taken && runs.next(run);)
       taken = visit(ByteRange{tensor.begin + run.offset, tensor.begin + run.offset + run.size});
     return taken;
   };
@@ -293,8 +294,8 @@ Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::s
                                         std::to_string(part->nbytes()) + " bytes, the data " +
                                         std::to_string(bytes.size()));
   if (Status status = claim(**tensor, *part); !status) return status;
-  ResolvedSlice::Runs runs = part->runs();
-  for (ByteRun run; runs.next(run);) {
+  format::Runs runs(*part);
+  for (format::ByteRun run; runs.next(run);) {
     const auto size = static_cast<std::size_t>(run.size);
     Status status = write_claimed((*tensor)->begin + run.offset, bytes.first(size));
     if (!status) return session_.conclude(std::move(status));

@@ -20,7 +20,7 @@ static constexpr auto kSizes =
              ResolvedSlice, PathView, TensorInfo, Callback<bool()>, ParseOptions, OpenOptions, File, Tensor, Checkpoint,
              Destination, ReadOptions, char[offsetof(ReadOptions, device_stream)], ReadReport, ReadResult, StreamItem,
              TensorData, NamedTensor, WriteOptions, LayoutOptions, Writer, CheckpointTensor, CheckpointLayoutOptions,
-             CheckpointWriteOptions, EditOptions, MetadataEdit>();
+             CheckpointWriteOptions, EditOptions>();
 
 // Returns kSizes of layout.cpp.
 Span<const std::size_t> sizes_in_cpp20();

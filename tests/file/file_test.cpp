@@ -202,7 +202,7 @@ TEST_F(FileTest, ReportsFormatErrorsWithPath) {
   OpenOptions lenient;
   lenient.parse.allow_leading_whitespace = true;
   const File accepted = File::open(spaced, lenient).value();
-  EXPECT_TRUE(accepted.header().leading_whitespace());
+  EXPECT_TRUE(accepted.header().tolerated().leading_whitespace);
 }
 
 TEST_F(FileTest, ReportsErrnoOfFailedOpen) {

@@ -103,7 +103,7 @@ TEST(Source, ReadsOnlyHeaderDuringOpen) {
   const auto file = File::from_source(source);
   ASSERT_TRUE(succeeds(file));
   const std::uint64_t n = file->header().header_bytes();
-  EXPECT_EQ(source->reads(), (std::vector<ByteRun>{{0, 8}, {8, n}}));
+  EXPECT_EQ(source->reads(), (std::vector<format::ByteRun>{{0, 8}, {8, n}}));
   (void)file->tensor("a");
   EXPECT_TRUE(source->reads().empty());
 }
@@ -119,20 +119,20 @@ class SliceReading : public ::testing::Test {
     data_ = pattern(size);
   }
 
-  std::vector<ByteRun> reads_of(const Slice& slice) {
+  std::vector<format::ByteRun> reads_of(const Slice& slice) {
     (void)source_->reads();
     const Result<ResolvedSlice> resolved = slice.resolve(tensor_->dtype(), tensor_->shape());
     EXPECT_TRUE(succeeds(resolved));
     std::string expected;
-    ByteRun run;
-    for (ResolvedSlice::Runs runs = resolved->runs(); runs.next(run);) expected += data_.substr(run.offset, run.size);
+    format::ByteRun run;
+    for (format::Runs runs(*resolved); runs.next(run);) expected += data_.substr(run.offset, run.size);
     const Result<Array> array = tensor_->read(slice);
     EXPECT_TRUE(succeeds(array));
     EXPECT_TRUE(data_of(*array) == expected) << "other bytes than the runs say";
-    std::vector<ByteRun> reads = source_->reads();
+    std::vector<format::ByteRun> reads = source_->reads();
     read_ = 0;
     largest_ = 0;
-    for (ByteRun& read : reads) {
+    for (format::ByteRun& read : reads) {
       read.offset -= tensor_->info().file_offset;
       EXPECT_LE(read.offset + read.size, tensor_->nbytes());
       read_ += read.size;
@@ -152,9 +152,9 @@ constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST_F(SliceReading, ReadsContiguousSliceAtOnce) {
   open("U8", "[64,65536]", 4 * kMiB);
-  EXPECT_EQ(reads_of({DimSlice::range(3, 40)}), (std::vector<ByteRun>{{3 * 65536, 37 * 65536}}));
-  EXPECT_EQ(reads_of(Slice()), (std::vector<ByteRun>{{0, 4 * kMiB}}));
-  EXPECT_EQ(reads_of({DimSlice::at(5), DimSlice::range(7, 10)}), (std::vector<ByteRun>{{5 * 65536 + 7, 3}}));
+  EXPECT_EQ(reads_of({DimSlice::range(3, 40)}), (std::vector<format::ByteRun>{{3 * 65536, 37 * 65536}}));
+  EXPECT_EQ(reads_of(Slice()), (std::vector<format::ByteRun>{{0, 4 * kMiB}}));
+  EXPECT_EQ(reads_of({DimSlice::at(5), DimSlice::range(7, 10)}), (std::vector<format::ByteRun>{{5 * 65536 + 7, 3}}));
   EXPECT_TRUE(reads_of({DimSlice::range(5, 5)}).empty());
 }
 
@@ -162,7 +162,7 @@ TEST_F(SliceReading, ReadsPiecesOf64KiBExactly) {
   open("U8", "[16,131072]", 2 * kMiB);
   const auto reads = reads_of({DimSlice::all(), DimSlice::range(1, 65537)});
   ASSERT_EQ(reads.size(), 16U);
-  for (std::uint64_t i = 0; i < 16; ++i) EXPECT_EQ(reads[i], (ByteRun{i * 131072 + 1, 65536}));
+  for (std::uint64_t i = 0; i < 16; ++i) EXPECT_EQ(reads[i], (format::ByteRun{i * 131072 + 1, 65536}));
   EXPECT_EQ(reads_of({DimSlice::range(std::nullopt, std::nullopt, -1)}).size(), 16U);
   EXPECT_EQ(read_, needed_);
 }
@@ -214,7 +214,7 @@ TEST_F(SliceReading, JoinsAdjacentPieces) {
   open("U8", "[3,3,65536]", 9 * 65536);
   // Rows 0, 2, 3, 5, 6, 8: the third of one and the first of the next lie side by side.
   EXPECT_EQ(reads_of({DimSlice::all(), DimSlice::range(std::nullopt, std::nullopt, 2)}),
-            (std::vector<ByteRun>{{0, 65536}, {2 * 65536, 131072}, {5 * 65536, 131072}, {8 * 65536, 65536}}));
+            (std::vector<format::ByteRun>{{0, 65536}, {2 * 65536, 131072}, {5 * 65536, 131072}, {8 * 65536, 65536}}));
 }
 
 TEST_F(SliceReading, GivesBytesOfAnySlice) {

@@ -134,7 +134,7 @@ TEST(Header, ServesManyThreadsAtOnce) {
 TEST(Header, ReportsLeadingWhiteSpace) {
   EXPECT_FALSE(st::Header::parse(" {}", 0).ok());
   const st::Header header = st::Header::parse(" {}", 0, {.allow_leading_whitespace = true}).value();
-  EXPECT_TRUE(header.leading_whitespace());
+  EXPECT_TRUE(header.tolerated().leading_whitespace);
 }
 
 TEST(HeaderBuilder, PadsToAlignment) {
@@ -190,7 +190,7 @@ TEST(HeaderBuilder, KeepsGivenOrder) {
   st::HeaderBuilder builder;
   ASSERT_TRUE(builder.add("z", st::Dtype::U8, {3}));
   ASSERT_TRUE(builder.add("a", st::Dtype::F64, {1}));
-  const st::Header header = builder.build({.order = st::TensorOrder::given}).value();
+  const st::Header header = builder.build({.keep_order = true}).value();
   EXPECT_EQ(header.find("z")->begin, 0U);
   EXPECT_EQ(header.find("a")->begin, 3U);
   EXPECT_EQ(header.text().value(),

@@ -283,8 +283,9 @@ TEST(Property, ReadsWhatWasWritten) {
     const auto file = File::from_memory(written->bytes(), nullptr);
     ASSERT_TRUE(file.ok()) << file.error().message;
     expect_holds(file->header(), content);
-    EXPECT_EQ(file->header().text().value(),
-              std::string_view(reinterpret_cast<const char*>(written->data.get()) + 8, file->header().header_bytes()));
+    EXPECT_EQ(
+        file->header().text().value(),
+        std::string_view(reinterpret_cast<const char*>(written->bytes().data()) + 8, file->header().header_bytes()));
     EXPECT_TRUE(file->header().text().value().starts_with(expected_text(content)));
     for (const Entry& entry : content.entries) {
       const auto array = file->tensor(entry.name).value().view();

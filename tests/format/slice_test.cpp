@@ -17,6 +17,7 @@
 namespace safetensors {
 namespace {
 
+using format::ByteRun;
 using test::naive_slice;
 using test::NaiveSlice;
 
@@ -27,7 +28,7 @@ constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
 std::vector<ByteRun> all_runs(const ResolvedSlice& slice) {
   std::vector<ByteRun> runs;
   ByteRun run;
-  for (ResolvedSlice::Runs walk = slice.runs(); walk.next(run);) runs.push_back(run);
+  for (format::Runs walk(slice); walk.next(run);) runs.push_back(run);
   return runs;
 }
 

@@ -104,10 +104,10 @@ TEST_P(PlanFaults, StopsAtErrorAndNamesTensor) {
     const Error error = error_of(plan_.execute({.threads = threads}));
     EXPECT_EQ(error.code, Errc::read_failed);
     EXPECT_EQ(error.os_error, 5);
-    const std::vector<ByteRun> reads = source->reads();
+    const std::vector<format::ByteRun> reads = source->reads();
     std::uint64_t failed = 0;  // reads
     std::uint64_t first = ~std::uint64_t{0};
-    for (const ByteRun& read : reads) {
+    for (const format::ByteRun& read : reads) {
       if (read.offset + read.size <= bad) continue;
       ++failed;
       first = std::min(first, read.offset);

@@ -254,7 +254,7 @@ double asked(std::uint64_t rows, std::uint64_t columns, const Slice& slice, std:
   const test::ChunkBytes chunks(chunk);
   EXPECT_TRUE(succeeds(plan.execute({.threads = 2})));
   std::uint64_t bytes = 0;
-  for (const ByteRun& read : source->reads()) bytes += read.size;
+  for (const format::ByteRun& read : source->reads()) bytes += read.size;
   return static_cast<double>(bytes) / static_cast<double>(plan.nbytes());
 }
 

@@ -62,7 +62,7 @@ TEST(ReadPlan, ReadsLargeTensorWithAnyThreads) {
     const Result<ReadResult> result = plan.execute({.threads = threads});
     ASSERT_TRUE(succeeds(result));
     EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kLarge)) << threads;
-    for (const ByteRun& read : source->reads()) EXPECT_LE(read.size, os::kReadChunk);
+    for (const format::ByteRun& read : source->reads()) EXPECT_LE(read.size, os::kReadChunk);
   }
 }
 

@@ -162,7 +162,7 @@ TEST_F(StreamTest, KeepsSmallItemsWithinBudget) {
   ASSERT_TRUE(succeeds(stream));
   const std::uint64_t results = source->begun(4096);
   std::uint64_t largest = 0;
-  for (const ByteRun& read : source->reads()) largest = std::max(largest, read.size);
+  for (const format::ByteRun& read : source->reads()) largest = std::max(largest, read.size);
   EXPECT_GT(largest, 4096U);  // or they were not read together
   EXPECT_LE(results + stream->report().value().threads * largest, kBudget);
   expect_all(*stream);

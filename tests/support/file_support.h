@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/slice/slice.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {
@@ -109,7 +110,7 @@ class ScriptedSource : public Source {
   }
 
   // The requests since the last call.
-  std::vector<ByteRun> reads() const {
+  std::vector<format::ByteRun> reads() const {
     const std::lock_guard lock(mutex_);
     return std::exchange(reads_, {});
   }
@@ -128,7 +129,7 @@ class ScriptedSource : public Source {
  private:
   std::string bytes_;
   mutable std::mutex mutex_;
-  mutable std::vector<ByteRun> reads_;
+  mutable std::vector<format::ByteRun> reads_;
   mutable std::uint64_t delivered_ = 0;
 };
 

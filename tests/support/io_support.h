@@ -134,7 +134,7 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the bytes of an Array or a Serialized, also of a temporary one.
+// Returns the bytes of an Array, also of a temporary one.
 template <class Memory>
 std::string data_of(const Memory& memory) {
   return text_of(memory.bytes());

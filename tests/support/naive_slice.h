@@ -8,13 +8,15 @@
 #include <optional>
 #include <vector>
 
+#include "format/slice/slice.h"
+
 namespace safetensors::test {
 
 struct NaiveSlice {
   Errc error = Errc::ok;
   std::vector<std::uint64_t> shape = {};
   std::vector<std::uint64_t> elements = {};  // their numbers in the tensor, in the order of the result
-  std::vector<ByteRun> runs = {};
+  std::vector<format::ByteRun> runs = {};
 };
 
 // The indices taken of a dimension, or the error. Dimensions and bounds must be far from overflowing.

@@ -219,7 +219,7 @@ inline std::optional<PlannedItem> random_item(PlanRandom& random, const PlannedT
     if (naive.error != Errc::ok) return std::nullopt;
     item.shape = naive.shape;
     item.result.clear();
-    for (const ByteRun& run : naive.runs) item.result += tensor.bytes.substr(run.offset, run.size);
+    for (const format::ByteRun& run : naive.runs) item.result += tensor.bytes.substr(run.offset, run.size);
   }
   static const std::vector<Dtype> kTo = {Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::F64, Dtype::F8_E5M2};
   Dtype dtype = tensor.dtype;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/slice/slice.h"
 #include "io/temporary.h"
 #include "os/directory.h"
 #include "support/checkpoint_support.h"
@@ -82,8 +83,8 @@ struct Model {
   [[nodiscard]] std::string slice(std::size_t i, const Slice& slice) const {
     const ResolvedSlice part = slice.resolve(Dtype::U8, shapes[i]).value();
     std::string bytes;
-    ResolvedSlice::Runs runs = part.runs();
-    for (ByteRun run; runs.next(run);) bytes += data[i].substr(run.offset, run.size);
+    format::Runs runs(part);
+    for (format::ByteRun run; runs.next(run);) bytes += data[i].substr(run.offset, run.size);
     return bytes;
   }
 };

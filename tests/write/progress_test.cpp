@@ -111,7 +111,7 @@ TEST_F(WriterProgress, IsReportedByAnyCopy) {
   const std::uint64_t shape[] = {kSize};
   const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
   ASSERT_TRUE(succeeds(save(directory / "from", tensors, std::nullopt, {.durability = Durability::none})));
-  const Serialized serialized = serialize(tensors).value();
+  const Array serialized = serialize(tensors).value();
   for (const File& file :
        {File::open(directory / "from").value(), File::from_memory(serialized.bytes(), nullptr).value()}) {
     for (const Durability durability : {Durability::none, Durability::full}) {

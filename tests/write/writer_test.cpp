@@ -122,7 +122,7 @@ TEST(Serialize, PutsSortedMetadataFirst) {
 TEST(Serialize, AlignsDataAsRequested) {
   const TensorData tensors[] = {tensor("a", Dtype::U8, kShape4, "abcd")};
   const auto file = serialize(tensors, std::nullopt, {.data_alignment = 4096}).value();
-  EXPECT_EQ(file.size, 4100u);
+  EXPECT_EQ(file.nbytes(), 4100u);
   EXPECT_EQ(text_of(file.bytes()).substr(4096), "abcd");
 }
 

@@ -199,9 +199,6 @@ std::uint64_t Header::header_bytes() const noexcept {
 std::uint64_t Header::data_bytes() const noexcept {
   return state_ ? state_->data_bytes : 0;
 }
-bool Header::leading_whitespace() const noexcept {
-  return state_ && state_->leading_whitespace;
-}
 Tolerated Header::tolerated() const noexcept {
   return state_ ? state_->tolerated : Tolerated();
 }

@@ -123,7 +123,6 @@ struct HeaderState {
   format::HeaderBuffer text;
   std::uint64_t text_bytes;  // of the whole text
   std::uint64_t data_bytes;
-  bool leading_whitespace = false;
   base::HashKey hash_key = base::HashKey::random();
   base::BumpAllocator allocator;
 

@@ -186,7 +186,7 @@ bool Parser::document(const ParseOptions& options) {
     if (!options.allow_leading_whitespace) {
       return reader_.fail(Errc::json_leading_whitespace, 0, "white space before the { that a header begins with");
     }
-    state_.leading_whitespace = true;
+    state_.tolerated.leading_whitespace = true;
   }
   if (!reader_.open('{', "the header must be an object")) return false;
   bool more = !reader_.consume('}');

@@ -173,7 +173,7 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::strin
     return base::make_error(Errc::invalid_alignment, "data_alignment is " + std::to_string(alignment) +
                                                          ", it must be a power of two from 1 to 65536");
   }
-  if (options.order == TensorOrder::writer) sort_for_writer(tensors);
+  if (!options.keep_order) sort_for_writer(tensors);
   const Result<std::uint64_t> data_bytes = sum_of_sizes(tensors);
   if (!data_bytes) return data_bytes.error();
 

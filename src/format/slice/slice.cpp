@@ -1,4 +1,4 @@
-// Constructs slices and walks over the pieces and runs of a resolved slice.
+// Walks over the pieces and runs of a resolved slice.
 //
 // A resolved slice is a nest of loops around pieces of one size. The walks keep one counter per loop, like an odometer,
 // so their memory is O(rank) and does not depend on the number of pieces. Each loop stores its jump, the distance from
@@ -7,27 +7,20 @@
 
 #include "format/slice/slice.h"
 
-namespace safetensors {
-inline namespace v0 {
+namespace safetensors::format {
 
-Slice Slice::shard(std::int64_t dim, std::uint64_t rank, std::uint64_t world) {
-  Slice slice{DimSlice::shard(rank, world)};
-  slice.only_dim_ = dim;
-  return slice;
-}
+Runs::Runs(const ResolvedSlice& slice)
+    : slice_(&slice),
+      counter_(detail::Access<ResolvedSlice>::loops(slice).size()),
+      offset_(detail::Access<ResolvedSlice>::first(slice)),
+      left_(slice.run_count()) {}
 
-ResolvedSlice::Runs::Runs(const ResolvedSlice& slice)
-    : slice_(&slice), counter_(slice.loops_.size()), offset_(slice.first_), left_(slice.run_count_) {}
-
-ResolvedSlice::Runs ResolvedSlice::runs() const& {
-  return Runs(*this);
-}
-
-bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
+bool Runs::next(ByteRun& run) noexcept {
   if (left_ == 0) return false;
   --left_;
-  run = {.offset = offset_, .size = slice_->run_};
-  const std::vector<Loop>& loops = slice_->loops_;
+  const std::uint64_t piece = detail::Access<ResolvedSlice>::piece_size(*slice_);
+  run = {.offset = offset_, .size = piece};
+  const std::vector<detail::Access<ResolvedSlice>::Loop>& loops = detail::Access<ResolvedSlice>::loops(*slice_);
   // Join pieces that touch. Two pieces can touch only where an outer loop advances: pieces of the innermost loop never
   // touch, because resolve() has merged those. So a run has at most two pieces.
   for (std::size_t i = loops.size(); i-- > 0;) {
@@ -36,16 +29,12 @@ bool ResolvedSlice::Runs::next(ByteRun& run) noexcept {
       continue;
     }
     offset_ += static_cast<std::uint64_t>(loops[i].jump);
-    if (loops[i].jump != static_cast<std::int64_t>(slice_->run_)) break;
-    run.size += slice_->run_;
+    if (loops[i].jump != static_cast<std::int64_t>(piece)) break;
+    run.size += piece;
     i = loops.size();
   }
   return true;
 }
-
-}  // namespace v0
-
-namespace format {
 
 std::uint64_t piece_count(const ResolvedSlice& slice) noexcept {
   return slice.nbytes() == 0 ? 0 : slice.nbytes() / detail::Access<ResolvedSlice>::piece_size(slice);
@@ -94,5 +83,4 @@ bool PieceRows::next(PieceRow& row) noexcept {
   return true;
 }
 
-}  // namespace format
-}  // namespace safetensors
+}  // namespace safetensors::format

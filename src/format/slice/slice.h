@@ -33,6 +33,29 @@ struct Access<ResolvedSlice> {
 
 namespace format {
 
+// A run: the contiguous bytes [offset, offset + size) of a tensor.
+struct ByteRun {
+  std::uint64_t offset = 0;  // bytes from the first byte of the tensor
+  std::uint64_t size = 0;
+  friend bool operator==(const ByteRun&, const ByteRun&) = default;
+};
+
+// Walks over the runs of a slice in the order of the result: there, each run follows the one before. Runs that are
+// neighbours in the tensor are joined. The memory is O(rank). The ResolvedSlice must outlive this.
+class Runs {
+ public:
+  // May throw std::bad_alloc.
+  explicit Runs(const ResolvedSlice& slice);
+  // Returns false after the last run.
+  [[nodiscard]] bool next(ByteRun& run) noexcept;
+
+ private:
+  const ResolvedSlice* slice_;
+  std::vector<std::uint64_t> counter_;
+  std::uint64_t offset_;
+  std::uint64_t left_;
+};
+
 // `count` pieces of `size` bytes each. Their starts are `stride` bytes apart.
 struct PieceRow {
   std::uint64_t offset = 0;  // of the first piece, from the tensor's first byte
