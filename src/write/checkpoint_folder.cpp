@@ -65,27 +65,50 @@ void keep_common(os::FileStatus& common, const os::FileStatus& other) {
 
 }  // namespace
 
-NewFolder::NewFolder(std::string_view path, io::Sync sync)
-    : path_(os::without_end_slash(os::generic_path(path))), sync_(sync), process_(os::process_id()) {
-  const std::size_t slash = path_.rfind('/');
-  parent_path_ = path_.substr(0, slash == std::string::npos ? 0 : slash + 1);
-  name_ = path_.substr(parent_path_.size());
-}
+// A folder that appears at once, with all of its files: a temporary folder that commit() renames. A killed process
+// leaves the temporary folder, which clean_directory() finds. The object holds the folder's lock, in the same way as
+// the writer of a temporary file.
+class NewFolder {
+ public:
+  NewFolder(const std::string& path, io::Sync sync)
+      : path_(os::without_end_slash(path)),
+        parent_path_(path_.substr(0, path_.rfind('/') + 1)),
+        name_(path_.substr(parent_path_.size())),
+        sync_(sync),
+        process_(os::process_id()) {}
+  // Without commit(), removes the temporary folder and the files in it.
+  ~NewFolder() { discard(); }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
 
-NewFolder::~NewFolder() {
-  discard();
-}
+  // Makes the temporary folder next to the path. Errors: open_failed; replace_failed with EEXIST (something is at the
+  // path).
+  [[nodiscard]] Status make();
+  // The path of the temporary folder.
+  [[nodiscard]] std::string path() const { return parent_path_ + temporary_; }
+  // Its name in the directory above.
+  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
+  // Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
+  // replaced_not_durable (the only error after which the new folder is in place).
+  [[nodiscard]] Status commit();
 
-Result<std::unique_ptr<NewFolder>> NewFolder::create(std::string_view path, io::Sync sync) {
-  if (path.find('\0') != std::string_view::npos)
-    return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
-  if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path);
-  std::unique_ptr<NewFolder> made(new NewFolder(path, sync));
-  if (Status status = made->make(); !status) return std::move(status).error();
-  return made;
-}
+ private:
+  bool keep();
+  [[nodiscard]] bool is_replaced() const noexcept;
+  void discard() noexcept;
+
+  const std::string path_;         // of the folder, without separators at its end
+  const std::string parent_path_;  // empty, or ends with a separator
+  const std::string name_;
+  const io::Sync sync_;
+  os::Descriptor parent_;
+  std::string temporary_;        // the name of the temporary folder; empty if there is none
+  os::Descriptor folder_;        // holds the lock
+  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
+};
 
 Status NewFolder::make() {
+  if (path_.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path_);
   const std::string parent = parent_path_.empty() ? "." : parent_path_;
   parent_ = os::Descriptor(
       os::retry([&] { return os::open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
@@ -98,14 +121,12 @@ Status NewFolder::make() {
   int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
   for (int i = 0; i < io::kMaxNameAttempts; ++i) {
     std::string name = io::temporary_folder_name();
-    std::string temporary_path = parent_path_ + name;
     if (os::make_directory(parent_.get(), name.c_str(), 0777) != 0) {
       error_number = errno;
       if (error_number != EEXIST) break;
       continue;
     }
     temporary_ = std::move(name);
-    temporary_path_ = std::move(temporary_path);
     if (keep()) return {};
     error_number = EBUSY;
     discard();
@@ -148,7 +169,7 @@ Status NewFolder::commit() {
 void NewFolder::discard() noexcept {
   if (temporary_.empty() || os::process_id() != process_) return;
   (void)base::guarded([&]() -> Status {
-    if (folder_.valid()) (void)io::remove_files(folder_.get(), temporary_path_);
+    if (folder_.valid()) (void)io::remove_files(folder_.get(), path());
     return {};
   });
   if (!is_replaced()) (void)os::remove_directory(parent_.get(), temporary_.c_str());
@@ -165,6 +186,8 @@ CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout
   indexed_ = !layout.index_text().empty();
 }
 
+CheckpointFolder::~CheckpointFolder() = default;
+
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
   if (Status status = check_index_size(layout.index_text().size(), path); !status) return std::move(status).error();
@@ -180,11 +203,10 @@ Status CheckpointFolder::make_folder() {
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path_);
   const bool exists = os::kind_of(path_) != os::PathKind::nothing;
   if (!exists || options_.new_folder) {
-    Result<std::unique_ptr<NewFolder>> folder = NewFolder::create(path_, to_sync(options_.write.durability));
-    if (!folder) return std::move(folder).error();
-    new_folder_ = std::move(*folder);
+    new_folder_ = std::make_unique<NewFolder>(path_, to_sync(options_.write.durability));
+    if (Status status = new_folder_->make(); !status) return status;
   }
-  const std::string& path = new_folder_ ? new_folder_->path() : path_;
+  const std::string path = new_folder_ ? new_folder_->path() : path_;
   folder_ =
       os::Descriptor(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory); }));
   // The folder may be searched but not read. This descriptor is enough to remove files by their names.
@@ -196,9 +218,9 @@ Status CheckpointFolder::make_folder() {
 
 // Removes the shards of killed writers before the new files need their space: without this, each killed save would
 // leave a whole model. A living writer has such shards only while it holds the lock, so the caller must hold it.
-void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
+void CheckpointFolder::remove_leftovers() {
   const std::vector<std::string> names =
-      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named, listed));
+      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named_, listed_));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   if (names.empty() || (options_.write.durability != Durability::none && os::sync(folder_.get()) != 0)) return;
   for (const std::string& name : names) {
@@ -213,28 +235,25 @@ void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_);
   std::optional<Result<io::FolderLock>> lock;
   if (options_.remove_old_files) lock.emplace(io::FolderLock::take(folder_.get(), path_, 1));
-  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
-  index_name_ = index_of(*listed, layout_);
-  std::optional<NamedFiles> read;
-  const auto named = [&]() -> const NamedFiles& {
-    if (!read) read = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
-    return *read;
-  };
-  if (lock && *lock && (*lock)->held()) remove_leftovers(named(), *listed);
+  listed_ = *std::move(listed);
+  index_name_ = index_of(listed_, layout_);
+  named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_, layout_);
+  if (lock && *lock && (*lock)->held()) remove_leftovers();
   std::map<std::string_view, std::size_t> files;
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
   const auto is_file = [&](const std::string& name, os::FileStatus& found) {
     return os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 && found.is_regular();
   };
   os::FileStatus found;
-  for (const std::string& name : *listed) {
+  for (const std::string& name : listed_) {
     const auto file = files.find(format::without_generation(name));
     if (file != files.end() && is_file(name, found)) old_files_[file->second] = {name, found};
   }
   if (std::ranges::all_of(old_files_, [](const OldFile& old) { return old.status.has_value(); })) return;
-  for (const std::string& name : *listed) {
-    if (!named().is_old(name) || !is_file(name, found)) continue;
+  for (const std::string& name : listed_) {
+    if (!named_.is_old(name) || !is_file(name, found)) continue;
     if (!common_) common_ = found;
     keep_common(*common_, found);
   }
@@ -248,6 +267,7 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
 
 // Lists the folder, and reads its indexes. If the folder cannot be listed, the index of the model still may be read.
 void CheckpointFolder::look_at_old_files() {
+  listed_.clear();
   if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
     listed_ = *std::move(listed);
   else if (look_for(index_name_) == 0)

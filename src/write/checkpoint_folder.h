@@ -23,48 +23,12 @@
 
 namespace safetensors::write {
 
-// A folder that appears at once, with all of its files: a temporary folder that commit() renames. A killed process
-// leaves the temporary folder, which clean_directory() finds. The object holds the folder's lock, in the same way as
-// the writer of a temporary file.
-class NewFolder {
- public:
-  // Makes the temporary folder next to `path`. Errors: open_failed; replace_failed with EEXIST (something is at the
-  // path).
-  [[nodiscard]] static Result<std::unique_ptr<NewFolder>> create(std::string_view path, io::Sync sync);
-  // Without commit(), removes the temporary folder and the files in it.
-  ~NewFolder();
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  // The path of the temporary folder.
-  [[nodiscard]] const std::string& path() const noexcept { return temporary_path_; }
-  // Its name in the directory above.
-  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
-
-  // Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
-  // replaced_not_durable (the only error after which the new folder is in place).
-  [[nodiscard]] Status commit();
-
- private:
-  NewFolder(std::string_view path, io::Sync sync);
-  Status make();
-  bool keep();
-  [[nodiscard]] bool is_replaced() const noexcept;
-  void discard() noexcept;
-
-  const std::string path_;  // of the folder, without separators at its end
-  const io::Sync sync_;
-  os::Descriptor parent_;
-  std::string parent_path_;  // empty, or ends with a separator
-  std::string name_;
-  std::string temporary_;  // the name of the temporary folder; empty if there is none
-  std::string temporary_path_;
-  os::Descriptor folder_;        // holds the lock
-  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
-};
+class NewFolder;
 
 class CheckpointFolder {
  public:
+  ~CheckpointFolder();
+
   // Opens the folder, or makes a temporary folder if nothing is at the path. Also writes the index, under a temporary
   // name. Errors: those of CheckpointWriter::create().
   [[nodiscard]] static Result<std::unique_ptr<CheckpointFolder>> open(std::string_view path,
@@ -98,7 +62,7 @@ class CheckpointFolder {
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
   Status make_folder();
-  void remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed);
+  void remove_leftovers();
   void find_old_files();
   void look_at_old_files();
   [[nodiscard]] std::size_t last_generation() const;
@@ -124,7 +88,7 @@ class CheckpointFolder {
   std::vector<std::string> names_;
   std::vector<OldFile> old_files_;         // per file of the layout
   std::optional<os::FileStatus> common_;   // the mode and the owner of a file without an older file
-  std::vector<std::string> listed_;        // the names in the folder when commit() began
+  std::vector<std::string> listed_;        // the names in the folder: when open(), and later commit(), looked
   NamedFiles named_;                       // the files that its indexes named then
   std::vector<std::string> taken_names_;   // names that choose_names() found in use
   std::size_t removed_generation_ = 0;     // the highest one that remove_leftovers() removed

@@ -75,11 +75,20 @@ Status WriteSession::if_open(const std::function<Status()>& change) {
   return change();
 }
 
-Status WriteSession::close_after(const std::function<Status()>& check) {
+Status WriteSession::close_after(const std::function<Status()>& change) {
   return if_open([&] {
-    Status status = check();
+    Status status = change();
     if (status) closed_ = true;
     return status;
+  });
+}
+
+Status WriteSession::close(std::span<const std::unique_ptr<TensorFile>> files) {
+  return close_after([&]() -> Status {
+    for (const auto& file : files) {
+      if (Status status = file->check_complete(); !status) return status;
+    }
+    return {};
   });
 }
 

@@ -27,6 +27,8 @@
 
 namespace safetensors::write {
 
+class TensorFile;
+
 // The state that the files of one writer share: the progress, buffers, the first failure, and whether commit() has
 // begun. Thread-safe.
 class WriteSession {
@@ -40,7 +42,9 @@ class WriteSession {
   // Calls change() unless the writer has failed or is closed. Errors: the first failure, writer_closed, that of change.
   Status if_open(const std::function<Status()>& change);
   // The same, and then closes the writer.
-  Status close_after(const std::function<Status()>& check);
+  Status close_after(const std::function<Status()>& change);
+  // Closes the writer if no byte of its files is missing. Errors also: incomplete_write.
+  Status close(std::span<const std::unique_ptr<TensorFile>> files);
   // Makes a range of a file count as not written.
   void release(RangeSet& written, ByteRange range);
 
@@ -78,7 +82,7 @@ class TensorFile {
   Status write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes);
   Status copy(std::string_view name, const Tensor& from);
 
-  // Error: incomplete_write, if bytes are missing. Call it in if_open() or close_after() of the session.
+  // Error: incomplete_write, if bytes are missing. WriteSession::close() calls it.
   [[nodiscard]] Status check_complete() const;
   [[nodiscard]] std::unique_ptr<io::AtomicFile>& file() noexcept { return file_; }
   // Syncs a file of another process. Does nothing if no call has opened it. Errors: those of FileWriter::finish().

@@ -37,23 +37,20 @@ Error role_error(const char* message, std::string_view path) {
   return base::make_error(Errc::invalid_argument, message, path);
 }
 
+// Calls a function of the state of a writer. Error also: writer_closed, of a writer that was moved from.
+template <class State, class Call>
+auto with_state(const std::shared_ptr<State>& state, const Call& call) noexcept {
+  return base::guarded([&]() -> decltype(call(*state)) {
+    if (!state) return write::closed_error();
+    return call(*state);
+  });
+}
+
 }  // namespace
 
 struct Writer::State {
   State(const WriteOptions& options, const write::FileSize& size, std::string_view path)
       : session(options, size.file, size.head, path) {}
-
-  // Calls a function of the file.
-  template <class Call>
-  static Status with(const std::shared_ptr<State>& state, const Call& call) noexcept {
-    return base::guarded([&]() -> Status { return state ? call(*state->file) : Status(write::closed_error()); });
-  }
-  Status commit() {
-    Status status = session.close_after([&] { return file->check_complete(); });
-    if (!status) return status;
-    status = session.meter.finish();
-    return session.conclude(status ? file->file()->commit() : std::move(status));
-  }
 
   write::WriteSession session;
   std::unique_ptr<write::TensorFile> file;
@@ -74,23 +71,27 @@ Result<Writer> Writer::create(PathView path, const Header& header, const WriteOp
 }
 
 Status Writer::write(std::string_view name, std::uint64_t offset, Span<const std::byte> bytes) noexcept {
-  return State::with(state_, [&](write::TensorFile& file) { return file.write(name, offset, bytes); });
+  return with_state(state_, [&](State& state) { return state.file->write(name, offset, bytes); });
 }
 
 Status Writer::write_rows(std::string_view name, std::uint64_t first_row, Span<const std::byte> bytes) noexcept {
-  return State::with(state_, [&](write::TensorFile& file) { return file.write_rows(name, first_row, bytes); });
+  return with_state(state_, [&](State& state) { return state.file->write_rows(name, first_row, bytes); });
 }
 
 Status Writer::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {
-  return State::with(state_, [&](write::TensorFile& file) { return file.write_slice(name, slice, bytes); });
+  return with_state(state_, [&](State& state) { return state.file->write_slice(name, slice, bytes); });
 }
 
 Status Writer::copy(std::string_view name, const Tensor& tensor) noexcept {
-  return State::with(state_, [&](write::TensorFile& file) { return file.copy(name, tensor); });
+  return with_state(state_, [&](State& state) { return state.file->copy(name, tensor); });
 }
 
 Status Writer::commit() noexcept {
-  return State::with(state_, [&](write::TensorFile&) { return state_->commit(); });
+  return with_state(state_, [](State& state) -> Status {
+    if (Status closed = state.session.close({&state.file, 1}); !closed) return closed;
+    Status status = state.session.meter.finish();
+    return state.session.conclude(status ? state.file->file()->commit() : std::move(status));
+  });
 }
 
 struct CheckpointWriter::State {
@@ -101,11 +102,10 @@ struct CheckpointWriter::State {
 
   // Calls a function of the file with a tensor. Error also: not_found.
   template <class Call>
-  static Status with(const std::shared_ptr<State>& state, const CheckpointLayout& layout, std::string_view tensor,
-                     const Call& call) noexcept {
-    return base::guarded([&]() -> Status {
-      if (!state) return write::closed_error();
-      if (const std::optional<std::size_t> file = layout.file_of(tensor)) return call(*state->files[*file]);
+  static Status with_file(const std::shared_ptr<State>& state, const CheckpointLayout& layout, std::string_view tensor,
+                          const Call& call) noexcept {
+    return with_state(state, [&](State& open) -> Status {
+      if (const std::optional<std::size_t> file = layout.file_of(tensor)) return call(*open.files[*file]);
       return base::make_error(Errc::not_found, "no " + base::tensor_named(tensor) + " in the layout");
     });
   }
@@ -115,6 +115,7 @@ struct CheckpointWriter::State {
   Status accept(const CheckpointLayout& layout, std::string_view text);
   Status add(const write::Receipt& receipt);
   Status commit();
+  Status put_in_place();
   // Removes the files that are not in place. The files stay as objects, because later calls of other threads find them.
   void discard() noexcept;
 
@@ -132,6 +133,16 @@ struct CheckpointWriter::State {
 };
 
 Status CheckpointWriter::State::commit() {
+  if (role == Role::joined)
+    return role_error("a joined writer cannot commit: give its receipt() to accept() of the creator", shown);
+  if (Status closed = session.close(files); !closed) return closed;
+  Status status = session.meter.finish();
+  status = session.conclude(status ? put_in_place() : std::move(status));
+  if (!status) discard();
+  return status;
+}
+
+Status CheckpointWriter::State::put_in_place() {
   std::vector<std::unique_ptr<io::AtomicFile>> finished;
   finished.reserve(files.size());
   for (const auto& file : files) {
@@ -272,68 +283,45 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
 }
 
 Status CheckpointWriter::write(std::string_view name, std::uint64_t offset, Span<const std::byte> bytes) noexcept {
-  return State::with(state_, layout_, name, [&](write::TensorFile& file) { return file.write(name, offset, bytes); });
+  return State::with_file(state_, layout_, name,
+                          [&](write::TensorFile& file) { return file.write(name, offset, bytes); });
 }
 
 Status CheckpointWriter::write_rows(std::string_view name, std::uint64_t first_row,
                                     Span<const std::byte> bytes) noexcept {
-  return State::with(state_, layout_, name,
-                     [&](write::TensorFile& file) { return file.write_rows(name, first_row, bytes); });
+  return State::with_file(state_, layout_, name,
+                          [&](write::TensorFile& file) { return file.write_rows(name, first_row, bytes); });
 }
 
 Status CheckpointWriter::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {
-  return State::with(state_, layout_, name,
-                     [&](write::TensorFile& file) { return file.write_slice(name, slice, bytes); });
+  return State::with_file(state_, layout_, name,
+                          [&](write::TensorFile& file) { return file.write_slice(name, slice, bytes); });
 }
 
 Status CheckpointWriter::copy(std::string_view name, const Tensor& tensor) noexcept {
-  return State::with(state_, layout_, name, [&](write::TensorFile& file) { return file.copy(name, tensor); });
+  return State::with_file(state_, layout_, name, [&](write::TensorFile& file) { return file.copy(name, tensor); });
 }
 
 Result<std::string> CheckpointWriter::ticket() const noexcept {
-  return base::guarded([&]() -> Result<std::string> {
-    if (!state_) return write::closed_error();
-    return state_->ticket();
-  });
+  return with_state(state_, [](const State& state) { return state.ticket(); });
 }
 
 Result<std::string> CheckpointWriter::receipt() noexcept {
-  return base::guarded([&]() -> Result<std::string> {
-    if (!state_) return write::closed_error();
-    return state_->receipt();
-  });
+  return with_state(state_, [](State& state) { return state.receipt(); });
 }
 
 Status CheckpointWriter::accept(std::string_view receipt) noexcept {
-  return base::guarded([&]() -> Status {
-    if (!state_) return write::closed_error();
-    return state_->accept(layout_, receipt);
-  });
+  return with_state(state_, [&](State& state) { return state.accept(layout_, receipt); });
 }
 
 Status CheckpointWriter::commit() noexcept {
-  return base::guarded([&]() -> Status {
-    if (!state_) return write::closed_error();
-    if (state_->role == State::Role::joined)
-      return role_error("a joined writer cannot commit: give its receipt() to accept() of the creator", state_->shown);
-    Status complete = state_->session.close_after([&]() -> Status {
-      for (const auto& file : state_->files) {
-        if (Status status = file->check_complete(); !status) return status;
-      }
-      return {};
-    });
-    if (!complete) return complete;
-    Status status = state_->session.meter.finish();
-    status = state_->session.conclude(status ? state_->commit() : std::move(status));
-    if (!status) state_->discard();
-    return status;
-  });
+  return with_state(state_, [](State& state) { return state.commit(); });
 }
 
 Result<std::vector<std::string>> CheckpointWriter::file_names() const noexcept {
-  return base::guarded([&]() -> Result<std::vector<std::string>> {
-    if (!state_ || !state_->folder) return write::closed_error();
-    return state_->folder->names();
+  return with_state(state_, [](const State& state) -> Result<std::vector<std::string>> {
+    if (!state.folder) return write::closed_error();
+    return state.folder->names();
   });
 }
 
