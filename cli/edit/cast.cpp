@@ -119,7 +119,9 @@ struct Casting {
 // In JSON every tensor that was cast, and for people the lossy ones.
 void show_casts(Console& console, Json* json, const RewriteReport& report) {
   constexpr std::size_t kShown = 10;  // on a terminal
-  const auto lossy = [](const CastReport& cast) { return cast.overflow + cast.underflow + cast.nan > 0; };
+  const auto lossy = [](const CastReport& cast) {
+    return cast.losses.overflow + cast.losses.underflow + cast.losses.nan > 0;
+  };
   const auto count = static_cast<std::size_t>(std::ranges::count_if(report.casts, lossy));
   const std::size_t shown = console.out_is_terminal() ? std::min(count, kShown) : count;
   Rows({console,
@@ -136,19 +138,15 @@ void show_casts(Console& console, Json* json, const RewriteReport& report) {
         std::size_t rows = 0;
         for (const CastReport& cast : report.casts) {
           if (json == nullptr && (!lossy(cast) || ++rows > shown)) continue;
-          row({cast.name, to_string(cast.from), to_string(cast.to), cast.numel, cast.overflow, cast.underflow,
-               cast.nan});
+          row({cast.name, to_string(cast.from), to_string(cast.to), cast.numel, cast.losses.overflow,
+               cast.losses.underflow, cast.losses.nan});
         }
       });
   if (json != nullptr) return;
   if (shown < count)
     console.out(formatted("... and {} (in a pipe or with --json: all)\n", counted(count - shown, "more tensor")));
-  CastReport sum;
-  for (const CastReport& cast : report.casts) {
-    sum.overflow += cast.overflow;
-    sum.underflow += cast.underflow;
-    sum.nan += cast.nan;
-  }
+  format::CastLosses sum;
+  for (const CastReport& cast : report.casts) sum += cast.losses;
   console.out(formatted("cast {}: {} overflow, {} underflow, {} NaN\n", counted(report.casts.size(), "tensor"),
                         grouped(sum.overflow), grouped(sum.underflow), grouped(sum.nan)));
 }

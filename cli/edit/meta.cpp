@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "format/header/header_edit.h"
+#include "format/header/header_writer.h"
 
 namespace safetensors::cli {
 namespace {

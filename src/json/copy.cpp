@@ -11,8 +11,8 @@ namespace {
 
 class Copy {
  public:
-  Copy(Reader& reader, unsigned open, std::string& out, Lines lines, unsigned depth) noexcept
-      : reader_(reader), out_(out), open_(open), outside_(open), depth_(depth), indented_(lines == Lines::indented) {}
+  Copy(Reader& reader, unsigned open, std::string& out, Lines lines) noexcept
+      : reader_(reader), out_(out), open_(open), outside_(open), indented_(lines == Lines::indented) {}
 
   bool run() {
     while (true) {
@@ -54,12 +54,10 @@ class Copy {
       return reader_.fail(Errc::json_depth, reader_.offset(), "more than 127 open containers");
     if (!reader_.open(bracket, "")) return false;
     is_object_[++open_] = bracket == '{';
-    ++depth_;
     out_ += bracket;
     if (reader_.consume(closing())) {
       out_ += closing();
       --open_;
-      --depth_;
       return true;
     }
     complete = false;
@@ -69,13 +67,12 @@ class Copy {
   void close() {
     const char bracket = closing();
     --open_;
-    --depth_;
-    if (indented_) append_line(out_, depth_);
+    if (indented_) append_line(out_, open_);
     out_ += bracket;
   }
 
   bool begin_element() {
-    if (indented_) append_line(out_, depth_);
+    if (indented_) append_line(out_, open_);
     if (!is_object_[open_]) return true;
     std::string_view key;
     std::size_t start = 0;
@@ -89,17 +86,16 @@ class Copy {
 
   Reader& reader_;
   std::string& out_;
-  unsigned open_;  // open containers in the text of the reader
+  unsigned open_;  // open containers, in the text of the reader and in the copy
   const unsigned outside_;
-  unsigned depth_;  // open containers in the copy
   const bool indented_;
   std::bitset<Reader::kMaxDepth + 1> is_object_;  // index: open_
 };
 
 }  // namespace
 
-bool copy_value(Reader& reader, unsigned open, std::string& out, Lines lines, unsigned depth) {
-  return Copy(reader, open, out, lines, depth).run();
+bool copy_value(Reader& reader, unsigned open, std::string& out, Lines lines) {
+  return Copy(reader, open, out, lines).run();
 }
 
 void append_line(std::string& out, unsigned depth) {

@@ -15,11 +15,10 @@ enum class Lines : unsigned char {
 };
 
 // Reads a value of any type and appends it to out. Numbers keep their text. Strings are written by append_string(), or
-// by append_ascii_string() if the copy is indented. open: the number of containers that are open around the value in
-// the text of the reader. depth: the same in the copy.
-// Returns false on failure, as the functions of Reader do. Throws std::bad_alloc.
-[[nodiscard]] bool copy_value(Reader& reader, unsigned open, std::string& out, Lines lines = Lines::one,
-                              unsigned depth = 0);
+// by append_ascii_string() if the copy is indented. open: the number of containers that are open around the value,
+// in the text of the reader and in the copy. Returns false on failure, as the functions of Reader do. Throws
+// std::bad_alloc.
+[[nodiscard]] bool copy_value(Reader& reader, unsigned open, std::string& out, Lines lines = Lines::one);
 
 // Begins a line with two spaces per level.
 void append_line(std::string& out, unsigned depth);

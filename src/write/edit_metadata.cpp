@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "format/header/header_edit.h"
 #include "format/header/header_writer.h"
 #include "io/atomic_file.h"
 #include "io/progress.h"

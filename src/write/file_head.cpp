@@ -61,14 +61,9 @@ Result<FileSize> size_of(const Header& header) {
   return FileSize{kPrefix + length, *size};
 }
 
-Result<std::string> head_of(const Header& header) {
-  const Result<std::string> text = header.text();
-  return text ? file_head(*text) : Result<std::string>(text.error());
-}
-
-Status write_head(const Header& header, const FileSize& size,
+Status write_head(const Header& header, std::uint64_t head_bytes,
                   const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write) {
-  const auto prefix = prefix_of(size.head - kPrefix);
+  const auto prefix = prefix_of(head_bytes - kPrefix);
   std::string piece(reinterpret_cast<const char*>(prefix.data()), prefix.size());
   std::uint64_t offset = 0;  // of the piece
   Status status;
@@ -83,8 +78,9 @@ Status write_head(const Header& header, const FileSize& size,
   });
   format::write_text(header, writer);
   std::move(writer).finish();
-  while (status && offset + piece.size() < size.head) {
-    piece.append(static_cast<std::size_t>(std::min<std::uint64_t>(size.head - offset - piece.size(), kHeadPiece)), ' ');
+  while (status && offset + piece.size() < head_bytes) {
+    piece.append(static_cast<std::size_t>(std::min<std::uint64_t>(head_bytes - offset - piece.size(), kHeadPiece)),
+                 ' ');
     if (piece.size() >= kHeadPiece) put();
   }
   if (!piece.empty()) put();

@@ -33,12 +33,10 @@ struct FileSize {
 };
 // Errors: header_too_large, size_overflow.
 [[nodiscard]] Result<FileSize> size_of(const Header& header);
-// Returns the head of a file with this header. Errors: header_too_large, out_of_memory.
-[[nodiscard]] Result<std::string> head_of(const Header& header);
-// Does the same, but gives the head to `write` in pieces, so that it is never in memory as a whole. size: of the
-// header. Error: the first one of `write`, which is not called again.
+// Gives the head of a file with this header to `write` in pieces, so that it is never in memory as a whole. head_bytes:
+// FileSize::head of the header. Error: the first one of `write`, which is not called again.
 [[nodiscard]] Status write_head(
-    const Header& header, const FileSize& size,
+    const Header& header, std::uint64_t head_bytes,
     const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write);
 
 // Error: data_length, if the tensor does not have `given` bytes.

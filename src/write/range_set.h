@@ -82,7 +82,6 @@ class RangeSet {
 
   // The ranges, in order: begin to end. They neither overlap nor touch.
   [[nodiscard]] const std::map<std::uint64_t, std::uint64_t>& ranges() const noexcept { return written_; }
-  [[nodiscard]] std::size_t pieces() const noexcept { return written_.size(); }
 
  private:
   using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; they neither overlap nor touch

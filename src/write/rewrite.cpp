@@ -7,6 +7,8 @@
 // A model may have 100,000 small tensors, so a tensor takes 32 bytes here (RewriteItem), and not the 72 bytes of a
 // RewriteTensor. Names that do not change stay in the header of their file. CheckpointLayout asks for one tensor at a
 // time, so there is no second list of them.
+//
+// The metadata of several files becomes a union, with a choice for keys that have several values.
 #include "write/rewrite.h"
 
 #include <algorithm>
@@ -29,8 +31,8 @@
 #include "format/checkpoint/checkpoint_layout.h"
 #include "format/checkpoint/model_names.h"
 #include "format/dtype/cast.h"
-#include "format/dtype/cast_losses.h"
 #include "format/header/header_writer.h"
+#include "format/header/merged_metadata.h"
 #include "format/header/new_header.h"
 #include "os/parallel.h"
 #include "os/path.h"
@@ -337,10 +339,7 @@ class RewriteTasks {
   void add_losses(std::size_t number, const format::CastLosses& losses) {
     const std::lock_guard lock(mutex_);
     const auto cast = std::ranges::lower_bound(cast_items_, number) - cast_items_.begin();
-    CastReport& report = report_.casts[static_cast<std::size_t>(cast)];
-    report.overflow += losses.overflow;
-    report.underflow += losses.underflow;
-    report.nan += losses.nan;
+    report_.casts[static_cast<std::size_t>(cast)].losses += losses;
   }
 
   const RewriteItems& items_;
@@ -424,6 +423,56 @@ Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptio
   if (result) result->names = state_;
   if (result) return result;
   return base::guarded([&]() -> Result<RewriteReport> { return base::with_path(std::move(result).error(), output); });
+}
+
+namespace {
+
+using Pair = format::MergedMetadata::Pair;
+
+constexpr std::size_t kShown = 60;  // bytes of a key or a value
+
+Error conflict_error(std::span<const File> files, const Pair& first, const Pair& second) {
+  return base::make_error(Errc::invalid_argument, "metadata key " + base::shown_name(first.key, kShown) + " is " +
+                                                      base::shown_name(first.value, kShown) + " in `" +
+                                                      printable(files[first.header].path()) + "` and " +
+                                                      base::shown_name(second.value, kShown) + " in `" +
+                                                      printable(files[second.header].path()) + "`");
+}
+
+Result<std::optional<MetadataPairs>> merge(std::span<const File> files, MetadataConflict conflict) {
+  std::vector<Metadata> headers;
+  bool present = false;
+  for (const File& file : files) {
+    headers.push_back(file.metadata());
+    present = present || file.metadata().present();
+  }
+  if (!present) return std::optional<MetadataPairs>();
+  const format::MergedMetadata merged(std::move(headers));
+  std::size_t keys = 0;
+  // The two values of a conflict. If several keys conflict, the conflict in the earliest file is reported.
+  std::optional<std::pair<Pair, Pair>> found;
+  for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i), ++keys) {
+    for (std::size_t other = i + 1; other < merged.next_key(i); ++other) {
+      const bool earlier = !found || merged[other].header < found->second.header;
+      if (earlier && merged[other].value != merged[i].value) found = {merged[i], merged[other]};
+    }
+  }
+  if (found && conflict == MetadataConflict::refuse) return conflict_error(files, found->first, found->second);
+  MetadataPairs pairs;
+  pairs.reserve(keys);
+  for (std::size_t i = 0; i < merged.size();) {
+    const std::size_t next = merged.next_key(i);
+    const Pair chosen = merged[conflict == MetadataConflict::last ? next - 1 : i];
+    pairs.emplace_back(chosen.key, chosen.value);
+    i = next;
+  }
+  return std::optional(std::move(pairs));
+}
+
+}  // namespace
+
+Result<std::optional<MetadataPairs>> merge_metadata(Span<const File> files, MetadataConflict conflict) noexcept {
+  return base::guarded([&] { return merge(files, conflict); });
 }
 
 }  // namespace v0

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "format/dtype/cast_losses.h"
+
 namespace safetensors {
 inline namespace v0 {
 
@@ -57,11 +59,9 @@ struct CastReport {
   Dtype from = Dtype::U8;   // dtype in the input
   Dtype to = Dtype::U8;     // dtype in the output
   std::uint64_t numel = 0;  // number of elements
-  // Number of elements that are too large for the new dtype. They become infinity, or the largest number or NaN if the
-  // new dtype has no infinity. An infinity counts only if the new dtype has none.
-  std::uint64_t overflow = 0;
-  std::uint64_t underflow = 0;  // number of elements that become zero, but are not zero
-  std::uint64_t nan = 0;        // number of elements that are NaN in the input
+  // Number of elements that the cast does not keep. Those that are too large become infinity, or the largest number or
+  // NaN if the new dtype has no infinity.
+  format::CastLosses losses = {};
 };
 
 // The result of Rewrite::write().

@@ -324,7 +324,9 @@ Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& 
   for (std::size_t i = 0; i < data.size(); ++i) {
     const Header& header = layout.files()[i].header;
     if (Status status = check_lengths(header, data[i]); !status) return std::move(status).error();
-    Result<std::string> head = head_of(header);
+    const Result<std::string> text = header.text();
+    if (!text) return text.error();
+    Result<std::string> head = file_head(*text);
     if (!head) return std::move(head).error();
     Result<Image> image = make_image(header, *std::move(head), data[i]);
     if (!image) return std::move(image).error();

@@ -29,8 +29,6 @@ std::string range_of(std::uint64_t begin, std::uint64_t end) {
   return "bytes " + std::to_string(begin) + " to " + std::to_string(end);
 }
 
-constexpr std::size_t kCompared = std::size_t{1} << 20;  // bytes compared at a time
-
 Error cannot_open(int error_number, std::string_view path) {
   return os::system_error(Errc::open_failed, error_number,
                           error_number == ENOENT
@@ -39,20 +37,24 @@ Error cannot_open(int error_number, std::string_view path) {
                           path);
 }
 
-Status compare_head(int file, std::span<const std::byte> head, std::string_view path) {
-  std::vector<std::byte> found(std::min(head.size(), kCompared));
-  for (std::size_t done = 0; done < head.size();) {
-    const std::size_t size = std::min(found.size(), head.size() - done);
-    const std::ptrdiff_t count = os::retry([&] { return os::read_at(file, found.data(), size, done); });
-    if (count < 0) return base::with_path(os::read_error(errno, size, done), path);
-    if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
-      return base::make_error(Errc::invalid_argument,
-                              "cannot join: the header of this layout differs from that of the writer that gave the "
-                              "ticket (make the layout from the same arguments in every process)",
-                              path);
-    done += static_cast<std::size_t>(count);
-  }
-  return {};
+// Compares the head of a file with that of a header. head_bytes: its length.
+Status compare_head(int file, const Header& header, std::uint64_t head_bytes, std::string_view path) {
+  std::vector<std::byte> found;
+  return write_head(header, head_bytes, [&](std::uint64_t offset, std::span<const std::byte> head) -> Status {
+    found.resize(head.size());
+    for (std::size_t done = 0; done < head.size();) {
+      const std::size_t size = head.size() - done;
+      const std::ptrdiff_t count = os::retry([&] { return os::read_at(file, found.data(), size, offset + done); });
+      if (count < 0) return base::with_path(os::read_error(errno, size, offset + done), path);
+      if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
+        return base::make_error(Errc::invalid_argument,
+                                "cannot join: the header of this layout differs from that of the writer that gave the "
+                                "ticket (make the layout from the same arguments in every process)",
+                                path);
+      done += static_cast<std::size_t>(count);
+    }
+    return {};
+  });
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io
   std::unique_ptr<TensorFile> made(new TensorFile(header, (*file)->path(), size.head, session));
   made->file_ = std::move(*file);
   made->file_->file().share_bounce_buffers(session.bounce_buffers);
-  Status status = write_head(header, size, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+  Status status = write_head(header, size.head, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
     return made->file_->write_at(offset, bytes);
   });
   if (!status) return std::move(status).error();
@@ -121,7 +123,7 @@ Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const He
   return made;
 }
 
-Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined(std::string_view head) const {
+Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
   const auto open = [&](int directory, const std::string& name, os::OpenFlags flags) {
     return os::Descriptor(os::retry([&] { return os::open_at(directory, name.c_str(), flags, 0); }));
   };
@@ -133,7 +135,7 @@ Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined(std::string_view
   if (!expected.is_regular())
     return error(Errc::not_regular_file, std::string("cannot join: the temporary file is not a regular file but ") +
                                              os::describe_irregular(expected.kind));
-  if (Status same = compare_head(reading.get(), bytes_of(head), path_); !same) return std::move(same).error();
+  if (Status same = compare_head(reading.get(), header_, data_start_, path_); !same) return std::move(same).error();
 
   os::Descriptor writing = open(folder.get(), place_->name, os::OpenFlags::write | os::kDistrust);
   if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
@@ -150,9 +152,7 @@ Result<io::FileWriter*> TensorFile::output() {
   if (!place_) return &file_->file();
   const std::lock_guard lock(opening_);
   if (!joined_) {
-    const Result<std::string> head = head_of(header_);  // not kept: the heads of all files may be large
-    if (!head) return head.error();
-    auto opened = open_joined(*head);
+    auto opened = open_joined();
     if (!opened) return std::move(opened).error();
     joined_ = std::move(*opened);
   }

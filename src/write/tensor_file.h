@@ -112,10 +112,10 @@ class TensorFile {
   // The tensor of a byte of the data. The byte must lie inside of the data.
   const TensorInfo& tensor_at(std::uint64_t byte) const;
   Error overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const;
-  // Opens the temporary file of another process if it begins with `head`. Never creates, locks or removes a file.
+  // Opens the temporary file of another process if it begins with the head. Never creates, locks or removes a file.
   // Errors: open_failed, not_regular_file, read_failed, file_changed, invalid_argument (the file begins with other
   // bytes).
-  Result<std::unique_ptr<io::FileWriter>> open_joined(std::string_view head) const;
+  Result<std::unique_ptr<io::FileWriter>> open_joined() const;
   // Returns the file that the bytes go to. If it belongs to another process, opens it.
   Result<io::FileWriter*> output();
   Error error(Errc code, std::string message) const;

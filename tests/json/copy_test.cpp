@@ -13,12 +13,12 @@ using safetensors::json::Lines;
 using safetensors::json::Reader;
 
 // The copy, or the failure and its offset.
-std::string copied(std::string_view text, Lines lines = Lines::one, unsigned depth = 0) {
+std::string copied(std::string_view text, Lines lines = Lines::one, unsigned open = 0) {
   std::string padded(text);
   padded.append(Reader::kPadding, '\0');
   Reader reader(padded.data(), text.size());
   std::string out;
-  if (copy_value(reader, 0, out, lines, depth) && reader.end()) return out;
+  if (copy_value(reader, open, out, lines) && reader.end()) return out;
   return std::string(reader.failure().what) + " at " + std::to_string(reader.failure().offset);
 }
 

@@ -206,9 +206,9 @@ TEST_F(RewriteTest, CastsAndCountsLosses) {
   ASSERT_EQ(report.casts.size(), 1U);
   EXPECT_EQ(report.casts[0].name, "w");
   EXPECT_EQ(report.casts[0].numel, values.size());
-  EXPECT_EQ(report.casts[0].overflow, 2U);
-  EXPECT_EQ(report.casts[0].underflow, 1U);
-  EXPECT_EQ(report.casts[0].nan, 1U);
+  EXPECT_EQ(report.casts[0].losses.overflow, 2U);
+  EXPECT_EQ(report.casts[0].losses.underflow, 1U);
+  EXPECT_EQ(report.casts[0].losses.nan, 1U);
   const std::vector<float> half = open("out.safetensors")["w"].read_as<float>().value();
   EXPECT_TRUE(std::isinf(half[0]) && std::isinf(half[999'999]) && std::isinf(half[2]) && std::isnan(half[500'000]));
   EXPECT_EQ(half[1], 0.0F);

@@ -46,9 +46,9 @@ TEST(RangeSet, JoinsRangesAndFindsFirstGap) {
   EXPECT_EQ(coverage.first_gap(10), (ByteRange{0, 4}));
   EXPECT_EQ(coverage.claim({0, 2}), std::nullopt);
   EXPECT_EQ(coverage.first_gap(10), (ByteRange{2, 4}));
-  EXPECT_EQ(coverage.pieces(), 2u);
+  EXPECT_EQ(coverage.ranges().size(), 2u);
   EXPECT_EQ(coverage.claim({2, 4}), std::nullopt);
-  EXPECT_EQ(coverage.pieces(), 1u);
+  EXPECT_EQ(coverage.ranges().size(), 1u);
   EXPECT_EQ(coverage.claim({6, 10}), std::nullopt);
   EXPECT_EQ(coverage.first_gap(10), std::nullopt);
 }

@@ -26,21 +26,13 @@ constexpr std::uint64_t low_bits(unsigned width) noexcept {
   return ~std::uint64_t{0} >> (64 - width);
 }
 
-// The element as an unsigned number.
-template <class In>
-[[gnu::always_inline]] inline std::make_unsigned_t<In> load_integer(const std::byte* in) noexcept {
-  std::make_unsigned_t<In> value;
-  std::memcpy(&value, in, sizeof value);
-  return swap_if_big_endian(value);
-}
-
 // In: signed if the sign is extended. Out: unsigned. Returns a number that is not 0 if an element does not fit.
 template <class In, class Out, class Value = std::make_unsigned_t<In>>
 [[gnu::always_inline]] inline Value convert_integers(Value bias, Value mask, const std::byte* __restrict in,
                                                      std::byte* __restrict out, std::size_t count) noexcept {
   Value wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const Value value = load_integer<In>(in + i * sizeof(In));
+    const Value value = load_element<Value>(in + i * sizeof(In));
     wrong = static_cast<Value>(wrong | (static_cast<Value>(value + bias) & mask));
     const Out converted = swap_if_big_endian(static_cast<Out>(static_cast<In>(value)));
     std::memcpy(out + i * sizeof converted, &converted, sizeof converted);
@@ -60,7 +52,7 @@ std::size_t integers_loop(const IntegerCast& cast, const std::byte* in, std::byt
                                              : convert_integers<In, Out>(bias, mask, in, out, now);
     if (wrong != 0) {
       std::size_t i = 0;
-      while ((static_cast<Value>(load_integer<In>(in + i * sizeof(In)) + bias) & mask) == 0) ++i;
+      while ((static_cast<Value>(load_element<Value>(in + i * sizeof(In)) + bias) & mask) == 0) ++i;
       return done + i;
     }
     done += now;

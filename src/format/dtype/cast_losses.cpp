@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "format/dtype/cast.h"
+#include "format/dtype/cast_elements.h"
 #include "format/dtype/cast_float.h"
 #include "format/dtype/cast_integers.h"
 
@@ -68,19 +69,6 @@ const Limits& limits_of(Dtype from, Dtype to) noexcept {
     default:
       return kNone;  // F64 holds every float
   }
-}
-
-// Elements are little-endian.
-template <class Bits>
-Bits load_element(const std::byte* in) noexcept {
-  Bits bits = 0;
-  if constexpr (std::endian::native == std::endian::little) {
-    std::memcpy(&bits, in, sizeof bits);
-  } else {
-    for (std::size_t i = 0; i < sizeof bits; ++i)
-      bits |= static_cast<Bits>(Bits{static_cast<std::uint8_t>(in[i])} << (8 * i));
-  }
-  return bits;
 }
 
 // Counts in kBlock elements of Float: Float32 or Float64. Compilers turn this loop into vector code, because the number

@@ -22,6 +22,15 @@ std::uint64_t length_for(const Header& header, std::uint64_t text_size) {
   return text_size <= header.header_bytes() ? header.header_bytes() : padded_length(text_size, 8);
 }
 
+// Returns an upper bound for the size of the text, in bytes. A string that grows takes up to three times the memory.
+std::size_t max_text_size(const Header& header, const MetadataEdits& edits, std::uint64_t slack) {
+  std::size_t size = static_cast<std::size_t>(header.header_bytes()) + std::string_view("\"__metadata__\":{},").size();
+  for (const auto& [key, value] : edits) {
+    if (*value) size += json::string_size(key) + json::string_size(**value) + std::string_view(":,").size();
+  }
+  return size + static_cast<std::size_t>(std::min(slack, kMaxHeaderBytes)) + 8;
+}
+
 }  // namespace
 
 Status check_pair(std::string_view key, std::string_view value) {
@@ -81,9 +90,26 @@ std::string HeaderWriter::finish() && {
   return std::move(text_);
 }
 
-void write_text(const Header& header, HeaderWriter& writer) {
+// Edits are merged with the old metadata as two sorted lists, because a header may have millions of pairs.
+void write_text(const Header& header, HeaderWriter& writer, const MetadataEdits& edits) {
   const Metadata metadata = header.metadata();
-  if (metadata.present()) writer.metadata(metadata);
+  const bool adds = std::ranges::any_of(edits, [](const auto& edit) { return edit.second->has_value(); });
+  if (metadata.present() || adds) {
+    writer.begin_metadata();
+    auto edit = edits.begin();
+    const auto write_edits = [&](const auto& before) {
+      for (; edit != edits.end() && before(edit->first); ++edit) {
+        if (*edit->second) writer.pair(edit->first, **edit->second);
+      }
+    };
+    for (const auto& [name, value] : metadata) {
+      const std::string_view key = name;
+      write_edits([&](std::string_view other) { return other < key; });
+      if (edit == edits.end() || edit->first != key) writer.pair(key, value);
+    }
+    write_edits([](std::string_view) { return true; });
+    writer.end_metadata();
+  }
   writer.tensors(header);
 }
 
@@ -123,6 +149,18 @@ Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack)
   }
   text.resize(static_cast<std::size_t>(length), ' ');
   return {};
+}
+
+Result<std::string> edited_text(const Header& header, const MetadataEdits& edits, std::uint64_t slack) {
+  if (Status status = check_writable(header); !status) return std::move(status).error();
+  for (const auto& [key, value] : edits) {
+    if (!*value) continue;
+    if (Status status = check_pair(key, **value); !status) return std::move(status).error();
+  }
+  HeaderWriter writer;
+  writer.reserve(max_text_size(header, edits, slack));
+  write_text(header, writer, edits);
+  return std::move(writer).finish();
 }
 
 }  // namespace format

@@ -1,4 +1,4 @@
-// Writes a header's text in the form of the reference writer.
+// Writes a header's text in the form of the reference writer, also with other metadata.
 #pragma once
 
 #include <safetensors/dtype.h>
@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,8 +27,8 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of t
 // Checks that a pair of metadata is UTF-8. Error: invalid_utf8. May throw std::bad_alloc.
 [[nodiscard]] Status check_pair(std::string_view key, std::string_view value);
 
-// Call in this order: metadata(), if the header has metadata, then tensors in the writer's order, then finish().
-// Functions throw std::bad_alloc.
+// Call in this order: begin_metadata() to end_metadata(), if the header has metadata, then tensors in the writer's
+// order, then finish(). Functions throw std::bad_alloc.
 class HeaderWriter {
  public:
   // Takes the text piece by piece.
@@ -39,14 +41,7 @@ class HeaderWriter {
 
   // Allocates memory for a text of `bytes`. A longer text takes more memory.
   void reserve(std::size_t bytes) { text_.reserve(bytes); }
-  // pairs: of key and value, sorted by key.
-  template <class Pairs>
-  void metadata(const Pairs& pairs) {
-    begin_metadata();
-    for (const auto& [key, value] : pairs) pair(key, value);
-    end_metadata();
-  }
-  // The same, one pair at a time, in the order of the keys.
+  // The metadata, one pair at a time, in the order of the keys.
   void begin_metadata() { text_ += "\"__metadata__\":{"; }
   void pair(std::string_view key, std::string_view value);
   void end_metadata() { text_ += '}'; }
@@ -78,8 +73,14 @@ class HeaderWriter {
 [[nodiscard]] Status check_writable(const Header& header);
 // Does the same as Header::text(), also for a header whose reader accepted faults. Throws std::bad_alloc.
 [[nodiscard]] std::string header_text(const Header& header);
-// Writes the text of a header, without the spaces at its end.
-void write_text(const Header& header, HeaderWriter& writer);
+
+// The new value of each key. nullopt removes the key, which need not exist. The pointers are not null.
+using MetadataEdits = std::map<std::string_view, const std::optional<std::string>*>;
+
+// Writes the text of a header with edited metadata, without the spaces at its end. The tensors keep their order and
+// their offsets, so the bytes of the data stay as they are. `__metadata__` stays present even if its last key is
+// removed.
+void write_text(const Header& header, HeaderWriter& writer, const MetadataEdits& edits = {});
 // Returns the length of Header::text(), but does not keep the text in memory.
 [[nodiscard]] std::uint64_t text_length(const Header& header);
 
@@ -91,5 +92,11 @@ void write_text(const Header& header, HeaderWriter& writer);
 // Appends `slack` spaces to text, then more spaces until 8 + the text's length is a multiple of alignment, in bytes.
 // alignment must be a power of two. Error: header_too_large.
 [[nodiscard]] Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack);
+
+// Returns the text of a header with edited metadata, in the writer's style, without padding. `__metadata__` stays
+// present even if its last key is removed. slack: the number of spaces that the caller appends, for which memory is
+// allocated. Error: invalid_utf8. Throws std::bad_alloc.
+[[nodiscard]] Result<std::string> edited_text(const Header& header, const MetadataEdits& edits,
+                                              std::uint64_t slack = 0);
 
 }  // namespace safetensors::format
