@@ -1,11 +1,11 @@
-"""The types of some arguments. They exist at run time, too, for `typing.get_type_hints`."""
+"""The types of some arguments, also of those of the extension. They exist at run time, too, for `typing.get_type_hints`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from typing import TypeVar as TypingTypeVar
 
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ elif sys.version_info >= (3, 12):
 else:
     Buffer = Any
 
-__all__ = ["Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Tensor", "TensorOrder"]
+__all__ = [
+    "Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Progress", "ReadArguments", "Request",
+    "SaveArguments", "Target", "Tensor", "TensorOrder", "Value",
+]
 
 # The type of the tensors of a framework.
 if TYPE_CHECKING:
@@ -33,3 +36,31 @@ TensorOrder = Literal["writer", "given"]
 Framework = Literal["pt", "torch", "pytorch", "np", "numpy", "tf", "tensorflow", "jax", "flax", "mlx", "paddle"]
 _Path = str | PathLike[str]
 Paths = _Path | Iterable[_Path]
+Progress = Callable[[int, int], object]
+
+# address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
+Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
+# address, size in bytes, strides in bytes (None: C order), the array itself; for memory of a CUDA device, its ordinal
+Target = tuple[int, int, tuple[int, ...] | None, Any] | tuple[int, int, None, Any, int]
+# The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
+Request = tuple[str, Any, str | None, Target | None]
+
+
+class ReadArguments(TypedDict):
+    """The options of a native read."""
+
+    threads: int
+    memory_limit: int
+    cache: Cache
+    progress: Progress | None
+    device_stream: int | None  # for targets on a CUDA device
+
+
+class SaveArguments(TypedDict):
+    """The options of a native writer of a checkpoint. `shared`: several processes write it."""
+
+    new_folder: bool
+    remove_old_files: bool
+    shared: bool
+    durability: Durability
+    progress: Progress | None

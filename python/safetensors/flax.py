@@ -24,9 +24,8 @@ __all__ += _exported.__all__
 _from_numpy = converter("flax")
 
 
-def _adopt(array: np.ndarray[Any, Any]) -> jax.Array:
-    # Nothing else uses this array, so JAX may keep its memory. It does so if the alignment suits.
-    return jax.device_put(array)
+# For an array that nothing else uses, so JAX may keep its memory. It does so if the alignment suits.
+_adopt = jax.device_put
 
 
 def _to_numpy(tensor: Any, name: str) -> np.ndarray[Any, Any]:
@@ -57,8 +56,7 @@ def save(tensors: Mapping[str, jax.Array], metadata: dict[str, str] | None = Non
 
     Raises ValueError for a value of another type, SafetensorError for a dtype that the format lacks.
     """
-    keep_alive: list[Any] = []
-    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+    return numpy.save(_jnp2np(tensors), metadata)
 
 
 def save_file(
@@ -69,8 +67,7 @@ def save_file(
     Arguments and errors are those of `safetensors.numpy.save_file`. Raises ValueError for a value of
     another type. After an error the old file is unchanged.
     """
-    keep_alive: list[Any] = []
-    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
+    numpy.save_file(_jnp2np(tensors), filename, metadata, durability=durability)
 
 
 def load(data: Buffer) -> dict[str, jax.Array]:

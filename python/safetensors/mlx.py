@@ -54,8 +54,7 @@ def save(tensors: Mapping[str, mx.array], metadata: dict[str, str] | None = None
 
     Raises ValueError for a value of another type, SafetensorError for a dtype that the format lacks.
     """
-    keep_alive: list[Any] = []
-    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+    return numpy.save(_mx2np(tensors), metadata)
 
 
 def save_file(
@@ -66,8 +65,7 @@ def save_file(
     Arguments and errors are those of `safetensors.numpy.save_file`. Raises ValueError for a value of
     another type. After an error the old file is unchanged.
     """
-    keep_alive: list[Any] = []
-    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
+    numpy.save_file(_mx2np(tensors), filename, metadata, durability=durability)
 
 
 def load(data: Buffer) -> dict[str, mx.array]:

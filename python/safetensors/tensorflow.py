@@ -52,8 +52,7 @@ def save(tensors: Mapping[str, tf.Tensor], metadata: dict[str, str] | None = Non
 
     Raises ValueError for a value of another type, SafetensorError for a dtype that the format lacks.
     """
-    keep_alive: list[Any] = []
-    return _native.serialize(_flatten(tensors, keep_alive), metadata)
+    return numpy.save(_tf2np(tensors), metadata)
 
 
 def save_file(
@@ -64,8 +63,7 @@ def save_file(
     Arguments and errors are those of `safetensors.numpy.save_file`. Raises ValueError for a value of
     another type. After an error the old file is unchanged.
     """
-    keep_alive: list[Any] = []
-    _native.serialize_file(_flatten(tensors, keep_alive), filename, metadata, durability=durability)
+    numpy.save_file(_tf2np(tensors), filename, metadata, durability=durability)
 
 
 def load(data: Buffer) -> dict[str, tf.Tensor]:

@@ -159,11 +159,6 @@ def _described(tensors: dict[str, torch.Tensor], keep_alive: list[Any]) -> tuple
     _evaluate_tensors_for_save(tensors)
     if all(tensor.is_cpu for tensor in tensors.values()):
         return _to_specs(tensors, keep_alive), None
-    return _fetched(tensors)
-
-
-def _fetched(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, TensorSpec], Fetch]:
-    """Return specs without bytes, and a function that fetches the bytes of a tensor."""
 
     def fetch(name: str) -> tuple[int, int, torch.Tensor]:
         host = _on_host(tensors[name])

@@ -85,7 +85,7 @@ CheckpointWriteOptions to_checkpoint_options(const nb::kwargs& options) {
   CheckpointWriteOptions made{.write = to_write_options(nb::object(options["durability"])),
                               .new_folder = nb::cast<bool>(options["new_folder"]),
                               .remove_old_files = nb::cast<bool>(options["remove_old_files"]),
-                              .shared = options.contains("shared") && nb::cast<bool>(options["shared"])};
+                              .shared = nb::cast<bool>(options["shared"])};
   if (made.shared) made.write.in_place_if_no_rename = false;  // several processes cannot write in place
   return made;
 }

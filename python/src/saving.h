@@ -48,8 +48,7 @@ class TensorsToSave {
 // Returns the layout of a _CheckpointLayout. Raises TypeError for an object of another type.
 [[nodiscard]] const CheckpointLayout& to_layout(nb::handle object);
 
-// options: new_folder, remove_old_files, durability, progress (which is left out here), and perhaps shared: several
-// processes write. Raises SafetensorError, TypeError.
+// options: those of SaveArguments in _types.py, without progress. Raises SafetensorError, TypeError.
 [[nodiscard]] CheckpointWriteOptions to_checkpoint_options(const nb::kwargs& options);
 
 // metadata: a dict of str to str, or None. Raises TypeError.

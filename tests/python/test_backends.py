@@ -100,7 +100,6 @@ def test_unknown_word_in_the_variable(local: Path, monkeypatch: pytest.MonkeyPat
     assert len(stn.load_file(local, backend="pread")) == SMALL + 1
 
 
-
 def test_iteration_over_a_torch_slice_ends(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     framework("torch")
     monkeypatch.setenv("SAFETENSORS_BACKEND", "pread")
@@ -126,17 +125,6 @@ def test_fuse_files_are_read(slow: slow_files.Mounted) -> None:
         assert np.array_equal(kept[3][name], array)
     loaded["large"][:] = 0  # its own memory
     assert np.array_equal(stn.load_file(path)["large"], expected["large"])
-
-
-def test_torch_tensors_on_fuse_are_whole_storages(slow: slow_files.Mounted) -> None:
-    torch = framework("torch")
-    stt = pytest.importorskip("safetensors.torch")
-    for name, tensor in stt.load_file(slow.path / "t").items():
-        assert stt._is_complete(tensor), name
-        assert torch.equal(tensor, torch.from_numpy(tensors()[name])) or name != "large"
-    with safe_open(slow.path / "t", "pt") as f:
-        assert f.get_tensor("large").data_ptr() != f.get_tensor("large").data_ptr()
-    assert not mapped(slow.path / "t")
 
 
 def test_small_slices_share_requests(slow: slow_files.Mounted) -> None:

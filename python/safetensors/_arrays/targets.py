@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._native import SafetensorError
+from .._types import Target
 from .dtypes import PACKED, UNPACKED, format_name
 
-# address, size in bytes, strides in bytes (None: C order), the array itself
-Target = tuple[int, int, "tuple[int, ...] | None", Any]
 
 
 def is_torch(array: Any) -> bool:

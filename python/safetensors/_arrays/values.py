@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from .._native import SafetensorError
+from .._types import Value
 from .dtypes import FRAMEWORK_NAMES, PACKED, UNPACKED, format_name
 from .targets import check_storage, is_masked, is_numpy, is_torch
-
-# address, size in bytes, dtype and shape (None: as the tensor), owner of the bytes
-Value = tuple[int, int, "str | None", "tuple[int, ...] | None", Any]
 
 # Formats of the module struct for plain bytes. These may hold any dtype.
 _BYTES = ("B", "b", "c")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from .._native import SafetensorError, _size_digits
-from .._types import Cache
+from .._types import Cache, Progress, ReadArguments
 
-__all__ = ["Progress", "ReadOptions", "count_text", "reporter", "to_bytes", "to_metadata", "to_size"]
+__all__ = [
+    "Progress", "count_text", "ending", "part_of", "reporter", "start_read", "to_bytes", "to_metadata", "to_size",
+]
 
-Progress = Callable[[int, int], object]
+T = TypeVar("T")
 
 
 def count_text(tensors: int) -> str:
@@ -92,29 +93,30 @@ def reporter(progress: bool | Progress | None, verb: str = "Loading") -> tuple[P
     return report, bar.close
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """The options of every function that reads many tensors. See `safetensors.load`."""
+def start_read(
+    threads: int, memory_limit: int | str, cache: Cache, progress: bool | Progress | None, backend: str = "auto"
+) -> tuple[ReadArguments, Callable[[], None]]:
+    """Return the options of a native read, and a function that ends the progress. See `safetensors.load`."""
+    reads = backend == "pread" and cache in ("auto", "keep")
+    cache = "fill" if reads else cache  # the extension refuses an unknown word
+    limit = to_bytes(memory_limit, "memory_limit")
+    report, end_progress = reporter(progress)
+    given = ReadArguments(threads=threads, memory_limit=limit, cache=cache, progress=report, device_stream=None)
+    return given, end_progress
 
-    threads: int
-    memory_limit: int | str
-    cache: Cache
-    progress: bool | Progress | None
 
-    def start(self, backend: str = "auto") -> tuple[dict[str, Any], Callable[[], None]]:
-        """Return the arguments of a native read, and a function that ends the progress."""
-        reads = backend == "pread" and self.cache in ("auto", "keep")
-        cache = "fill" if reads else self.cache  # the extension refuses an unknown word
-        limit = to_bytes(self.memory_limit, "memory_limit")
-        report, end_progress = reporter(self.progress)
-        given = {"threads": self.threads, "memory_limit": limit, "cache": cache, "progress": report}
-        return given, end_progress
+def part_of(options: ReadArguments, read: int, total: int) -> ReadArguments:
+    """Return the options of one of several reads. The progress function gets the bytes of all of them."""
+    if (progress := options["progress"]) is None:
+        return options
+    return {**options, "progress": lambda part, _: progress(read + part, total)}
 
-    @contextmanager
-    def given(self, backend: str = "auto") -> Iterator[dict[str, Any]]:
-        """Give the arguments of a native read, and end the progress with the `with`."""
-        given, end_progress = self.start(backend)
-        try:
-            yield given
-        finally:
-            end_progress()
+
+@contextmanager
+def ending(started: tuple[T, Callable[[], None]]) -> Iterator[T]:
+    """Give the first of a pair, and call the second at the end of the `with`."""
+    given, end = started
+    try:
+        yield given
+    finally:
+        end()

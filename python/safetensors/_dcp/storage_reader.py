@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.distributed.checkpoint.storage import StorageReader as TorchStorageReader
 from torch.futures import Future
 
-from .._base.options import Progress, ReadOptions, to_size
+from .._base.options import Progress, ending, start_read, to_size
 from .._base.paths import to_path
 from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError
@@ -55,7 +55,7 @@ class StorageReader(TorchStorageReader):
     ) -> None:
         to_path(path, "path")
         self._path = path
-        self._options = ReadOptions(threads, to_size(memory_limit, "memory_limit"), cache, progress)
+        self._options = threads, to_size(memory_limit, "memory_limit"), cache, progress
         self._stored: Stored | None = None
 
     @property
@@ -116,8 +116,8 @@ class StorageReader(TorchStorageReader):
                 assert target is not None
                 planner.commit_tensor(plan.items[index], target)
 
-            with self._options.given() as options:
-                read_pieces(pieces, commit, **options)
+            with ending(start_read(*self._options)) as options:
+                read_pieces(pieces, commit, options)
         except BaseException as error:
             raise_portable(error)
         finally:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_module_registration_hook
 
-from .._base.options import Progress
+from .._base.options import part_of
 from .._read.checkpoint import Checkpoint
+from .._types import ReadArguments
 
 __all__ = ["reading", "takes_part"]
 
@@ -39,19 +42,18 @@ def _sees(module: torch.nn.Module) -> bool:
 
 
 class _Values:
-    """Reads tensors of a checkpoint. `progress` gets the bytes of all reads together."""
+    """Reads tensors of a checkpoint. The progress function gets the bytes of all reads together."""
 
-    def __init__(self, checkpoint: Checkpoint, progress: Progress | None, options: dict[str, Any]) -> None:
-        self._native, self._progress, self._options = checkpoint._native, progress, options
+    def __init__(self, checkpoint: Checkpoint, options: ReadArguments) -> None:
+        self._native, self._options, self._progress = checkpoint._native, options, options["progress"]
         self._done = 0
-        self._total = sum(checkpoint._native.meta(name)[2] for name in checkpoint) if progress else 0
+        self._total = sum(checkpoint._native.meta(name)[2] for name in checkpoint) if self._progress else 0
 
     def read(self, names: list[str]) -> dict[str, torch.Tensor]:
         if not names:
             return {}
-        done, total, progress = self._done, self._total, self._progress
-        report = progress and (lambda part, _: progress(done + part, total))
-        values = self._native.load([(name, None, None, None) for name in names], progress=report, **self._options)
+        options = part_of(self._options, self._done, self._total)
+        values = self._native.load([(name, None, None, None) for name in names], **options)
         self._done += sum(tensor.nbytes for tensor in values)
         return dict(zip(names, values, strict=True))
 
@@ -63,21 +65,35 @@ class _Values:
 
 @contextmanager
 def reading(
-    model: torch.nn.Module, checkpoint: Checkpoint, *, progress: Progress | None, **options: Any
+    model: torch.nn.Module, checkpoint: Checkpoint, options: ReadArguments
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Give the state dict for `load_state_dict`, while the modules of the model read values for it."""
-    values = _Values(checkpoint, progress, options)
+    """Give the state dict for `load_state_dict`, while the modules of the model read values for it.
+
+    So do modules that a hook puts into the model.
+    """
+    values = _Values(checkpoint, options)
     if _loads_itself(model):
         yield values.read(list(checkpoint))
         return
-    owners = [(module, module.__dict__.get(_METHOD)) for module in model.modules()]
-    for module, _ in owners:
-        module.__dict__[_METHOD] = _with_values(module, values)
+    owners: dict[int, tuple[torch.nn.Module, Any]] = {}
+    thread = get_ident()
+
+    def take(parent: Any, name: str, child: torch.nn.Module | None) -> None:
+        for module in child.modules() if child is not None and get_ident() == thread else ():
+            if id(module) not in owners:
+                if getattr(module.__dict__.get(_METHOD), "of", module) is not module:
+                    del module.__dict__[_METHOD]  # the module is a copy of another one
+                owners[id(module)] = module, module.__dict__.get(_METHOD)
+                module.__dict__[_METHOD] = _with_values(module, values)
+
+    take(None, "", model)
+    watch = register_module_module_registration_hook(take)
     try:
         yield dict.fromkeys(checkpoint, _UNREAD)
         values.finish()
     finally:
-        for module, own in owners:
+        watch.remove()
+        for module, own in owners.values():
             del module.__dict__[_METHOD]
             if own is not None:
                 module.__dict__[_METHOD] = own
@@ -96,4 +112,5 @@ def _with_values(module: torch.nn.Module, values: _Values) -> Any:
         if not sees:
             state.update(dict.fromkeys(wanted, _UNREAD))
 
+    load.__dict__["of"] = module
     return load

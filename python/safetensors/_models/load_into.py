@@ -20,11 +20,11 @@ from torch.nn.parameter import is_lazy
 from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES
 from .._arrays.sharing import storage_ptr
 from .._arrays.torch_dtypes import float_dtype
-from .._base.options import Progress, ReadOptions
+from .._base.options import Progress, ending, start_read
 from .._base.paths import to_paths
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._types import Cache, Paths
+from .._types import Cache, Paths, ReadArguments
 from .hooked import reading, takes_part
 from .pieces import Piece, read_pieces
 
@@ -83,14 +83,15 @@ def load_into(
     files = to_paths(path, "path")
     wanted = float_dtype(dtype)
     place = _device(device)
-    with ReadOptions(threads, memory_limit, cache, progress).given() as options:
+    with ending(start_read(threads, memory_limit, cache, progress)) as options:
         with Checkpoint(files, "pt") as checkpoint:
-            checkpoint._native.load((), **{**options, "progress": None})  # raises the errors of the options
+            silent: ReadArguments = {**options, "progress": None}
+            checkpoint._native.load((), **silent)  # raises the errors of the options
             load = _Load(model, checkpoint, assign, wanted, place)
             if takes_part(model):
-                return load.by_torch(strict, **options)
+                return load.by_torch(strict, options)
             result = load.judge(strict)
-            load.read(**options)
+            load.read(options)
             return result
 
 
@@ -203,7 +204,7 @@ class _Load:
             self._templates[key] = torch.empty(shape, dtype=dtype, device="meta")
         return wire, end - begin, self._templates[key]
 
-    def read(self, **options: Any) -> None:
+    def read(self, options: ReadArguments) -> None:
         """Read all tensors that the model and the checkpoint have. Tied tensors are read once."""
         chosen: dict[Any, str] = {}
         for name, place in self._places.items():
@@ -221,7 +222,7 @@ class _Load:
                 assert new is not None
                 new = place.put(new, not self._assign)
 
-        read_pieces(pieces, put, **options)
+        read_pieces(pieces, put, options)
 
     def _holders(self) -> dict[int, list[_Place]]:
         """Return all places of each tensor, by its identity. Tied places share a tensor."""
@@ -269,7 +270,7 @@ class _Load:
             piece.target = piece.target.detach().reshape(template.shape)
         return piece
 
-    def by_torch(self, strict: bool, **options: Any) -> _IncompatibleKeys:
+    def by_torch(self, strict: bool, options: ReadArguments) -> _IncompatibleKeys:
         """Let torch copy or assign all values, so that hooks and methods of the model see them."""
         holders = self._holders()
         found = {id(place.tensor): place.tensor for place in self._places.values() if place.tensor.is_meta}
@@ -280,7 +281,7 @@ class _Load:
                 new = place.put(new, True)
         missing = set(self._places)
         try:
-            with reading(self._model, self._checkpoint, **options) as state, _naming_ties(self._model, state):
+            with reading(self._model, self._checkpoint, options) as state, _naming_ties(self._model, state):
                 result: _IncompatibleKeys = self._model.load_state_dict(state, strict=strict, **self._given)
             missing &= set(getattr(result, "missing_keys", ()))  # a method of the model may return anything
         finally:  # tensors without values have no memory
@@ -289,7 +290,7 @@ class _Load:
                 if id(holders[key][0].tensor) not in loaded:
                     for place in holders[key]:
                         setattr(place.module, place.name, old)
-        for name, place in self._places.items() if self._moves() else ():
+        for name, place in _places(self._model) if self._moves() else ():  # a hook may have replaced modules
             tensor = place.tensor
             wanted = self._wanted(tensor.dtype, tensor.device)
             if name not in missing and wanted != (tensor.dtype, tensor.device):

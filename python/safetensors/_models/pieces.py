@@ -16,11 +16,11 @@ import torch
 
 from .._arrays.dtypes import can_read_as, format_name
 from .._arrays.sharing import overlapping_chains
-from .._arrays.targets import Target, reach, to_target
-from .._base.options import Progress
+from .._arrays.targets import reach, to_target
+from .._base.options import part_of
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._read.requests import Request
+from .._types import ReadArguments, Request, Target
 
 __all__ = ["Piece", "overlapping", "read_pieces"]
 
@@ -137,24 +137,21 @@ def _copy(piece: Piece, values: torch.Tensor) -> None:
         ) from error
 
 
-def read_pieces(
-    pieces: Sequence[Piece], done: Callable[[int], None] | None, *, progress: Progress | None, **options: Any
-) -> None:
+def read_pieces(pieces: Sequence[Piece], done: Callable[[int], None] | None, options: ReadArguments) -> None:
     """Read all pieces. `done` is called with the index of each piece that has its values.
 
     Pieces without a target get one. `options`: those of the native `load`. Raises
     SafetensorError, OSError, and the errors of `done` and of the progress function. Then some pieces have
     values, and others do not.
     """
-    _Reading(pieces, done or (lambda _: None), progress, options, sum(piece.nbytes for piece in pieces)).run()
+    _Reading(pieces, done or (lambda _: None), options, sum(piece.nbytes for piece in pieces)).run()
 
 
 @dataclass
 class _Reading:
     _pieces: Sequence[Piece]
     _done: Callable[[int], None]
-    _progress: Progress | None
-    _options: dict[str, Any]
+    _options: ReadArguments
     _total: int
     _read: int = 0
 
@@ -195,7 +192,7 @@ class _Reading:
                 requests.append(request)
         native = self._pieces[indices[0]].checkpoint._native
         if planned:
-            results = native.load(requests, progress=self._report(), **self._options)
+            results = native.load(requests, **part_of(self._options, self._read, self._total))
             for index, result in zip(planned, results, strict=True):
                 if (target := self._pieces[index].target) is None:
                     self._pieces[index].target = result
@@ -208,7 +205,7 @@ class _Reading:
     def _stream(self, native: Any, indices: list[int]) -> None:
         parts = [part for index in indices for part in self._split(self._pieces[index])]
         requests: list[Request] = [(piece.name, piece.index(), None, None) for piece in parts]
-        items = native.stream(requests, progress=self._report(), **self._options)
+        items = native.stream(requests, **part_of(self._options, self._read, self._total))
         try:
             while (item := next(items, None)) is not None:
                 _copy(parts[item[0]], item[1])
@@ -236,9 +233,3 @@ class _Reading:
         self._read += sum(self._pieces[index].nbytes for index in indices)
         for index in indices:
             self._done(index)
-
-    def _report(self) -> Progress | None:
-        if (progress := self._progress) is None:
-            return None
-        read, total = self._read, self._total
-        return lambda part, _: progress(read + part, total)

@@ -6,8 +6,7 @@ Ranks communicate only to tell each other about errors, before and after reading
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
 from typing import Any, overload
 
@@ -18,7 +17,7 @@ from torch.nn.modules.module import _IncompatibleKeys
 
 from .._arrays.dtypes import CASTABLE
 from .._arrays.torch_dtypes import float_dtype
-from .._base.options import Progress, ReadOptions, _nothing, to_bytes
+from .._base.options import Progress, ending, start_read, to_bytes
 from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError, _matching
 from .._read.checkpoint import DEFAULT_BUDGET
@@ -76,33 +75,28 @@ def load_sharded(
     """
     made: _Made = [], None
     stored: Stored | None = None
-    end_progress: Callable[[], None] = _nothing
     fault: BaseException | None = None
-    options: dict[str, Any] = {}
     try:
-        given = ReadOptions(threads, to_bytes(memory_limit, "memory_limit"), cache, progress)
+        to_bytes(memory_limit, "memory_limit")  # raises its errors before anything is opened
         stored = Stored.open(path)
         _check_arguments(target, mesh, placements, dtype)
         if target is None:
             made = _new(stored, mesh, placements, dtype)
         else:
-            made = _into(stored, _state(target), strict)
-        options, end_progress = given.start()
+            made = _into(stored, target.state_dict() if isinstance(target, torch.nn.Module) else target, strict)
     except BaseException as error:
         fault = error
     try:
         agree(process_group, fault)
         try:
-            read_pieces(made[0], None, **options)
-            end_progress()
+            with ending(start_read(threads, memory_limit, cache, progress)) as options:
+                read_pieces(made[0], None, options)
         except BaseException as error:
             fault = error
         agree(process_group, fault)
     finally:
         if stored is not None:
             stored.close()
-        with suppress(Exception):
-            end_progress()  # again, if the load failed
     return made[1]
 
 
@@ -118,13 +112,9 @@ def _check_arguments(target: Any, mesh: Any, placements: Any, dtype: Any) -> Non
         raise TypeError("mesh, placements and dtype are those of the target: give None as the target")
 
 
-def _state(target: torch.nn.Module | Mapping[str, Any]) -> Mapping[str, Any]:
-    return target.state_dict() if isinstance(target, torch.nn.Module) else target
-
-
 def _into(stored: Stored, state: Mapping[str, Any], strict: bool) -> _Made:
     """Return the pieces that fill the tensors of a state dict."""
-    missing = [n for n, t in state.items() if n not in stored.tensors or not _is_tensor(t)]
+    missing = [n for n, t in state.items() if n not in stored.tensors or not isinstance(t, torch.Tensor)]
     unexpected = [name for name in stored.tensors if name not in state]
     if strict and (missing or unexpected):
         parts = [f"the checkpoint lacks {missing}"] if missing else []
@@ -132,13 +122,9 @@ def _into(stored: Stored, state: Mapping[str, Any], strict: bool) -> _Made:
         raise SafetensorError(f"the names differ: {', '.join(parts)} (strict=False accepts this)")
     pieces: list[Piece] = []
     for name, tensor in state.items():
-        if name in stored.tensors and _is_tensor(tensor):
+        if name in stored.tensors and isinstance(tensor, torch.Tensor):
             pieces += _pieces_into(stored.tensors[name], tensor)
     return pieces, _IncompatibleKeys(missing, unexpected)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _pieces_into(stored: StoredTensor, tensor: torch.Tensor) -> Iterator[Piece]:
@@ -174,12 +160,12 @@ def _pieces(stored: StoredTensor, shares: Shares, local: torch.Tensor) -> Iterat
 def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
     """Return the pieces that fill new DTensors, and the DTensors."""
     cast = float_dtype(dtype)
-    chosen = _Chosen(placements, mesh, stored)
+    chosen = _chosen(placements, mesh, stored)
     pieces: list[Piece] = []
     made: dict[str, DTensor] = {}
     for tensor in stored:
         own = cast if cast is not None and tensor.wire in CASTABLE else tensor.torch_dtype()
-        given = chosen.of(tensor.name)
+        given = chosen.get(tensor.name) or [Replicate()] * mesh.ndim
         shares = shares_of(tensor.shape, mesh, given, tensor.name)
         shape = (0,) if shares is None else shares.shape  # a rank outside of the mesh holds nothing
         local = torch.empty(shape, dtype=own, device=mesh.device_type)
@@ -192,33 +178,27 @@ def _new(stored: Stored, mesh: Any, placements: Any, dtype: Any) -> _Made:
     return pieces, made
 
 
-class _Chosen:
-    """The placements of each tensor, from names and patterns."""
+def _chosen(placements: Placements, mesh: DeviceMesh, stored: Stored) -> dict[str, list[Placement]]:
+    """Return the placements of tensors. A name wins over patterns, and the first pattern over the next ones."""
+    by_name: dict[str, list[Placement]] = {}
+    by_pattern: dict[str, list[Placement]] = {}
+    for key, given in placements.items():
+        each = _one_per_dimension(key, given, mesh)
+        if key in stored.tensors:
+            by_name[key] = each
+            continue
+        matches = _matching(key, stored.tensors)
+        if not matches:
+            raise missing(f"placements: no tensor matches {key!r}", key)
+        for name in matches:
+            by_pattern.setdefault(name, each)
+    return {**by_pattern, **by_name}
 
-    def __init__(self, placements: Placements, mesh: DeviceMesh, stored: Stored) -> None:
-        self._names: dict[str, list[Placement]] = {}
-        self._patterns: list[tuple[set[str], list[Placement]]] = []
-        self._others: list[Placement] = [Replicate()] * mesh.ndim
-        for key, given in placements.items():
-            each = self._one_per_dimension(key, given, mesh)
-            if key in stored.tensors:
-                self._names[key] = each
-                continue
-            matches = set(_matching(key, stored.tensors))
-            if not matches:
-                raise missing(f"placements: no tensor matches {key!r}", key)
-            self._patterns.append((matches, each))
 
-    @staticmethod
-    def _one_per_dimension(key: str, given: Any, mesh: DeviceMesh) -> list[Placement]:
-        each = [given] if isinstance(given, Placement) else list(given)
-        if len(each) != mesh.ndim or not all(isinstance(one, Placement) for one in each):
-            raise SafetensorError(
-                f"placements[{key!r}] is {given!r}, expected a placement for each of the {mesh.ndim} mesh dimensions"
-            )
-        return each
-
-    def of(self, name: str) -> list[Placement]:
-        if name in self._names:
-            return self._names[name]
-        return next((each for matches, each in self._patterns if name in matches), self._others)
+def _one_per_dimension(key: str, given: Any, mesh: DeviceMesh) -> list[Placement]:
+    each = [given] if isinstance(given, Placement) else list(given)
+    if len(each) != mesh.ndim or not all(isinstance(one, Placement) for one in each):
+        raise SafetensorError(
+            f"placements[{key!r}] is {given!r}, expected a placement for each of the {mesh.ndim} mesh dimensions"
+        )
+    return each

@@ -10,7 +10,7 @@ from glob import escape
 from typing import TYPE_CHECKING, Any, overload
 
 from .. import _native
-from .._base.options import Progress, ReadOptions, count_text
+from .._base.options import Progress, count_text, ending, start_read
 from .._base.paths import to_paths
 from .._native import PySafeSlice, SafetensorError, TensorMeta
 from .._types import Backend, Cache, Fault, Framework, Paths, Tensor
@@ -180,7 +180,7 @@ class Checkpoint(Mapping[str, Tensor]):
         """Load many tensors at once. See `safetensors.load`."""
         native = self._native
         backend = native.backend()
-        with ReadOptions(threads, memory_limit, cache, progress).given(backend) as given:
+        with ending(start_read(threads, memory_limit, cache, progress, backend)) as given:
             plain = all(given is None for given in (keys, slices, dtype, out))
             if plain and backend != "mmap" and native.device() == "cpu":
                 every: dict[str, Tensor] = native.load(None, **given)
@@ -193,7 +193,7 @@ class Checkpoint(Mapping[str, Tensor]):
             others = [request for request in requests if request[0] not in views]
             loaded: list[Any] | None = None
             if self._cuda is not None and not out:
-                loaded = cuda.load(native, others, self._cuda, **given)
+                loaded = cuda.load(native, others, self._cuda, given)
             rest = iter(native.load(others, **given) if loaded is None else loaded)
             return {name: views[name] if name in views else next(rest) for name in names}
 
@@ -206,7 +206,7 @@ class Checkpoint(Mapping[str, Tensor]):
         native = self._native
         names = select(native, keys)
         requests = make_requests(native, names, slices=slices, dtype=dtype, out=out)
-        given, end_progress = ReadOptions(threads, memory_limit, cache, progress).start(native.backend())
+        given, end_progress = start_read(threads, memory_limit, cache, progress, native.backend())
         try:
             return CheckpointStream(native.stream(requests, **given), names, end_progress)
         except BaseException:

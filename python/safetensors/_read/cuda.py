@@ -9,8 +9,7 @@ from typing import Any
 
 from .. import _native
 from .._native import SafetensorError
-
-Request = tuple[str, Any, "str | None", Any]
+from .._types import ReadArguments, Request
 
 
 def usable(native: _native._Checkpoint) -> Any:
@@ -41,7 +40,7 @@ def _allocate(dtype: str, shape: list[int], device: Any) -> Any:
         raise SafetensorError(f"Dtype not understood: {dtype}") from None
 
 
-def load(native: _native._Checkpoint, requests: list[Request], device: Any, **options: Any) -> list[Any] | None:
+def load(native: _native._Checkpoint, requests: list[Request], device: Any, options: ReadArguments) -> list[Any] | None:
     """Return the results on the device, or None if the CUDA driver cannot be opened."""
     import torch
 
@@ -52,9 +51,9 @@ def load(native: _native._Checkpoint, requests: list[Request], device: Any, **op
         size = tensor.numel() * tensor.element_size()
         target = (tensor.data_ptr(), size, None, tensor, device.index)
         placed.append((name, index, cast, target))
-    stream = torch.cuda.current_stream(device).cuda_stream
+    with_stream: ReadArguments = {**options, "device_stream": torch.cuda.current_stream(device).cuda_stream}
     try:
-        loaded: list[Any] = native.load(placed, device_stream=stream, **options)
+        loaded: list[Any] = native.load(placed, **with_stream)
         return loaded
     except SafetensorError as error:
         if getattr(error, "code", None) == "unsupported":

@@ -10,15 +10,13 @@ from typing import Any
 
 from .. import _native
 from .._arrays.dtypes import CASTABLE, INTEGERS, SMALL, cast_name, number_name
-from .._arrays.targets import Target, to_target
+from .._arrays.targets import to_target
 from .._native import MissingTensorError, SafetensorError, _is_pattern, _matching
+from .._types import Request
 
-__all__ = ["Request", "make_requests", "missing", "select"]
+__all__ = ["make_requests", "missing", "select"]
 
 _PACKAGE = __name__.partition(".")[0]
-
-# The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
-Request = tuple[str, Any, "str | None", "Target | None"]
 
 
 def missing(text: str, name: str) -> MissingTensorError:

@@ -10,11 +10,11 @@ from typing import Any
 
 from .. import _native
 from .._arrays.targets import is_torch
-from .._base.options import Progress, count_text, reporter, to_bytes, to_metadata, to_size
+from .._base.options import Progress, count_text, ending, reporter, to_bytes, to_metadata, to_size
 from .._base.paths import to_path
 from .._native import TensorSpec
 from .._read.checkpoint import DEFAULT_BUDGET
-from .._types import Durability
+from .._types import Durability, SaveArguments
 from .writer import TensorWriter, to_specs
 
 __all__ = ["CheckpointLayout", "CheckpointWriter", "SaveOptions", "write_checkpoint", "write_file"]
@@ -85,19 +85,22 @@ class SaveOptions:
         """Return the layout of these tensors."""
         return _remake(CheckpointLayout, tensors, self.layout_options(tensors))
 
-    def start(self) -> tuple[dict[str, Any], Callable[[], None]]:
+    def start(self, shared: bool = False) -> tuple[SaveArguments, Callable[[], None]]:
         """Return the arguments of a native writer, and a function that ends the progress."""
-        given = {"new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files)}
+        new, remove = bool(self.new_folder), bool(self.remove_old_files)
         report, end_progress = reporter(self.progress, "Saving")
-        return {**given, "durability": self.durability, "progress": report}, end_progress
+        given = SaveArguments(
+            new_folder=new, remove_old_files=remove, shared=shared, durability=self.durability, progress=report
+        )
+        return given, end_progress
 
     def writer(
         self, folder: str, layout: _native._CheckpointLayout, shared: bool = False
     ) -> tuple[_native._Writer, Callable[[], None]]:
         """Create the files of a layout. Returns their writer, and a function that ends the progress."""
-        given, end_progress = self.start()
+        given, end_progress = self.start(shared)
         try:
-            return _native._checkpoint_writer(folder, layout, shared=shared, **given), end_progress
+            return _native._checkpoint_writer(folder, layout, **given), end_progress
         except BaseException:
             end_progress()
             raise
@@ -231,14 +234,11 @@ def write_checkpoint(
     """
     folder = to_path(folder, "folder")
     layout = _native._CheckpointLayout(specs, *options.layout_options(tensors))
-    given, end_progress = options.start()
-    try:
+    with ending(options.start()) as given:
         if fetch is None:
             _native._save_checkpoint(specs, folder, layout, **given)
         else:
             _write_fetched(_native._checkpoint_writer(folder, layout, **given), specs, fetch)
-    finally:
-        end_progress()
 
 
 def write_file(
@@ -246,15 +246,12 @@ def write_file(
     durability: Durability, fetch: Fetch | None = None, progress: bool | Progress | None = None,
 ) -> None:
     """Save tensors as one file. `fetch`: as in `write_checkpoint`."""
-    report, end_progress = reporter(progress, "Saving")
-    try:
+    with ending(reporter(progress, "Saving")) as report:
         if fetch is None:
             _native.serialize_file(specs, filename, metadata, durability=durability, progress=report)
         else:
             writer = _native._Writer(filename, specs, metadata, durability, progress=report, replace_symlinks=True)
             _write_fetched(writer, specs, fetch)
-    finally:
-        end_progress()
 
 
 def _write_fetched(writer: _native._Writer, names: Iterable[str], fetch: Fetch) -> None:
