@@ -14,21 +14,16 @@ struct ThreadUsage {
     cpu_seconds += other.cpu_seconds, page_faults += other.page_faults;
     return *this;
   }
+  ThreadUsage operator-(const ThreadUsage& earlier) const noexcept {
+    return {cpu_seconds - earlier.cpu_seconds, page_faults - earlier.page_faults};
+  }
 };
 
 // The processor time of the calling thread, in nanoseconds. It includes the work of the system, and the time in which a
 // host brings memory back, but no time in which the thread waits.
 [[nodiscard]] std::chrono::nanoseconds thread_cpu_time() noexcept;
 
-// Measures the thread that constructs it. The measurement begins with the constructor.
-class ThreadClock {
- public:
-  ThreadClock() noexcept;
-  // Returns the usage since the last call, or since the constructor. Must be called by the same thread.
-  [[nodiscard]] ThreadUsage lap() noexcept;
-
- private:
-  ThreadUsage begin_;
-};
+// The usage of the calling thread since it began. Only Linux counts page faults per thread; elsewhere they are 0.
+[[nodiscard]] ThreadUsage thread_usage() noexcept;
 
 }  // namespace safetensors::os

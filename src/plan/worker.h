@@ -83,7 +83,7 @@ class Worker {
   Result<std::span<std::byte>> staging(const Item& item, std::size_t size);
 
   ExecutionState& run_;
-  os::ThreadClock clock_;
+  os::ThreadUsage seen_ = os::thread_usage();  // when the last job ended
   JobCost cost_;
   io::ReaderThread reader_thread_;
   io::BounceBuffer gather_bounce_;  // for short pieces of slices

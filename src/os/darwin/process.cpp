@@ -3,7 +3,6 @@
 
 #include <mach/mach.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -58,20 +57,9 @@ Result<std::vector<std::string>> paths_of_open_files() {
   return paths;
 }
 
-std::chrono::nanoseconds thread_cpu_time() noexcept {
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
 // macOS counts page faults per process only.
-ThreadClock::ThreadClock() noexcept : begin_{std::chrono::duration<double>(thread_cpu_time()).count(), 0} {}
-
-ThreadUsage ThreadClock::lap() noexcept {
-  const double now = std::chrono::duration<double>(thread_cpu_time()).count();
-  const ThreadUsage used{now - begin_.cpu_seconds, 0};
-  begin_.cpu_seconds = now;
-  return used;
+ThreadUsage thread_usage() noexcept {
+  return {std::chrono::duration<double>(thread_cpu_time()).count(), 0};
 }
 
 }  // namespace safetensors::os

@@ -61,12 +61,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
   return opened.release();
 }
 
-// macOS refuses larger reads than INT_MAX.
-std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  constexpr std::size_t kMax = std::size_t{1} << 30;
-  return ::pread(descriptor, bytes, std::min(size, kMax), static_cast<off_t>(offset));
-}
-
 Readable readable(int descriptor) noexcept {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags < 0) return Readable::unknown;
@@ -88,12 +82,6 @@ const bool DescriptorPath::kLeadsToSameFile = false;
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   static_assert(sizeof text >= MAXPATHLEN);
   if (::fcntl(descriptor, F_GETPATH, text) != 0) std::memcpy(text, "/dev/null", 10);  // nothing is below it
-}
-
-// macOS refuses larger writes than INT_MAX.
-std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  constexpr std::size_t kMax = std::size_t{1} << 30;
-  return ::pwrite(descriptor, bytes, std::min(size, kMax), static_cast<off_t>(offset));
 }
 
 // macOS reads unaligned bytes through the page cache, and reports no error.

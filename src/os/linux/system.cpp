@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,7 +20,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <utility>
 
 #include "os/directory.h"
 #include "os/file_status.h"
@@ -63,10 +61,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
   return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
 }
 
-std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return ::pread(descriptor, bytes, size, static_cast<off_t>(offset));
-}
-
 Readable readable(int descriptor) noexcept {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags < 0) return Readable::unknown;
@@ -77,10 +71,6 @@ const bool DescriptorPath::kLeadsToSameFile = true;
 
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
-}
-
-std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  return ::pwrite(descriptor, bytes, size, static_cast<off_t>(offset));
 }
 
 std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
@@ -223,25 +213,12 @@ double seconds(const timeval& time) noexcept {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
-ThreadUsage now() noexcept {
+}  // namespace
+
+ThreadUsage thread_usage() noexcept {
   rusage usage{};
   (void)::getrusage(RUSAGE_THREAD, &usage);
   return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<std::uint64_t>(usage.ru_minflt)};
-}
-
-}  // namespace
-
-std::chrono::nanoseconds thread_cpu_time() noexcept {
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
-ThreadClock::ThreadClock() noexcept : begin_(now()) {}
-
-ThreadUsage ThreadClock::lap() noexcept {
-  const ThreadUsage begin = std::exchange(begin_, now());
-  return {begin_.cpu_seconds - begin.cpu_seconds, begin_.page_faults - begin.page_faults};
 }
 
 }  // namespace safetensors::os

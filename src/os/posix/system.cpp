@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,12 +21,30 @@
 #include "os/path.h"
 #include "os/process.h"
 #include "os/system.h"
+#include "os/thread_usage.h"
 
 namespace safetensors::os {
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
 
 int close(int descriptor) noexcept {
   return ::close(descriptor);
+}
+
+// macOS refuses to transfer more than INT_MAX bytes at once, and Linux stops there.
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pread(descriptor, bytes, std::min(size, kMaxTransfer), static_cast<off_t>(offset));
+}
+
+std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
+  return ::pwrite(descriptor, bytes, std::min(size, kMaxTransfer), static_cast<off_t>(offset));
+}
+
+std::chrono::nanoseconds thread_cpu_time() noexcept {
+  struct timespec now {};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
 int change_mode(int descriptor, std::uint32_t permissions) noexcept {

@@ -20,10 +20,6 @@ std::int64_t processor_ticks_of(const FILETIME& time) noexcept {
   return static_cast<std::int64_t>(std::uint64_t{time.dwHighDateTime} << 32 | time.dwLowDateTime);
 }
 
-ThreadUsage thread_usage() noexcept {
-  return {std::chrono::duration<double>(thread_cpu_time()).count(), 0};  // Windows counts faults per process only
-}
-
 }  // namespace
 
 std::uint64_t process_id() noexcept {
@@ -68,13 +64,8 @@ std::chrono::nanoseconds thread_cpu_time() noexcept {
   return std::chrono::nanoseconds((processor_ticks_of(system) + processor_ticks_of(user)) * 100);
 }
 
-ThreadClock::ThreadClock() noexcept : begin_(thread_usage()) {}
-
-ThreadUsage ThreadClock::lap() noexcept {
-  const ThreadUsage now = thread_usage();
-  const ThreadUsage used{now.cpu_seconds - begin_.cpu_seconds, 0};
-  begin_ = now;
-  return used;
+ThreadUsage thread_usage() noexcept {
+  return {std::chrono::duration<double>(thread_cpu_time()).count(), 0};  // Windows counts faults per process only
 }
 
 }  // namespace safetensors::os
