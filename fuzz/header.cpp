@@ -109,7 +109,7 @@ void check_tolerant(std::string_view text, std::uint64_t data_size) {
   ParseOptions options{.allow_leading_whitespace = true, .accept = safetensors::Accept::all()};
   const auto header = parse_bounded(text, data_size, options);
   if (!header) return check_error(header.error(), text);
-  safetensors::Tolerated counted;
+  safetensors::Tolerated counted{.leading_whitespace = text.front() != '{'};
   std::uint64_t end = 0;
   for (const TensorInfo& tensor : header->tensors()) {
     require(tensor.begin == end && tensor.end >= tensor.begin && tensor.end <= data_size, "no hole and no overlap");
