@@ -72,10 +72,10 @@ void floats_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<d
 
 const std::array<double, 256>& values_of(Dtype dtype) noexcept {
   static const auto tables = [] {
-    std::array<std::array<double, 256>, 23> made = {};
+    std::vector<std::array<double, 256>> made(all_dtypes().size());
     for (const Dtype one : all_dtypes()) {
       for (unsigned code = 0; bits(one) <= 8 && code < 1U << bits(one); ++code) {
-        double& value = made[static_cast<std::size_t>(one)][code];
+        double& value = made[rank(one)][code];
         value = is_signed_integer(one) ? static_cast<std::int8_t>(code)
                 : is_integer(one)      ? code
                                        : static_cast<double>(to_float(one, static_cast<std::uint16_t>(code)));
@@ -83,7 +83,7 @@ const std::array<double, 256>& values_of(Dtype dtype) noexcept {
     }
     return made;
   }();
-  return tables[static_cast<std::size_t>(dtype)];
+  return tables[rank(dtype)];
 }
 
 void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elements, unsigned width) {

@@ -43,7 +43,7 @@ enum class Errc : std::uint16_t {
   json_number = 53,              ///< rule 5: a number in an ignored value rounds to infinity
   json_type = 54,                ///< rule 5: JSON, but not of the type that the format requires here
   json_integer = 55,             ///< rule 5: not an integer from 0 to 2^64-1 that is written in digits only
-  unknown_dtype = 56,            ///< rule 5: the dtype is not one of the 22 names
+  unknown_dtype = 56,            ///< rule 5: the dtype is not a name of the format
   missing_field = 57,            ///< rule 5: `dtype`, `shape` or `data_offsets` is missing
   duplicate_key = 58,            ///< rule 5: a key occurs twice; reported only if nothing else breaks rule 5
   invalid_offset = 60,           ///< rule 6: a hole, an overlap, or an end before its begin

@@ -27,8 +27,8 @@ inline namespace v0 {
 /// repeated names, and sizes that do not match the shape and the dtype. Header::tolerated() returns the faults that
 /// were found. The library reads such a file, but never writes one.
 struct Accept {
-  /// Tensors whose dtype is not one of the 22 names. They get Dtype::UNKNOWN, and are read as bytes. Their size is that
-  /// of `data_offsets`.
+  /// Tensors whose dtype is not a name of the format. They get Dtype::UNKNOWN, and are read as bytes. Their size is
+  /// that of `data_offsets`.
   bool unknown_dtypes = false;
   /// Bytes after the last tensor.
   bool unused_bytes = false;

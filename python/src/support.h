@@ -52,10 +52,10 @@ void define_errors(nb::module_& module);
 // as in raise().
 [[noreturn]] void raise_missing(std::string_view text, nb::handle name, const Error* error = nullptr);
 // Raises an Error of opening or reading a file. An error of the system becomes the matching OSError, arrays of `out`
-// that overlap become a ValueError, any other error SafetensorError(prefix + message). path: the path from the caller.
+// that overlap become a ValueError, any other error SafetensorError(prefix + message). given: the path from the caller.
 // If it is empty, the path of the Error is used. Before Python 3.11 exceptions have no notes, so that path then begins
 // the text.
-[[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view path);
+[[noreturn]] void raise_read_error(const Error& error, std::string_view prefix, std::string_view given);
 
 // Takes a new reference from a call of the C API. Throws the exception that the call has set if it is null.
 [[nodiscard]] inline nb::object own(PyObject* object) {
@@ -88,7 +88,8 @@ void define_errors(nb::module_& module);
 // Raises OverflowError for an integer outside of 64 bits without sign, TypeError for an object that is not an integer.
 [[nodiscard]] std::uint64_t to_unsigned(nb::handle object);
 
-// With libstdc++, an ending thread is unwound by this exception. libc++ has no such type: unwind.cpp parks the thread.
+// With libstdc++, an ending thread is unwound by this exception. libc++ has no such type: the end of support.cpp
+// parks the thread.
 #ifdef __GLIBCXX__
 using ForcedUnwind = abi::__forced_unwind;
 #else
@@ -128,7 +129,7 @@ Value parse_word(const char* argument, std::string_view text, const std::pair<co
 void set_package(const nb::module_& extension);
 // Returns "safetensors.NAME", with the name of the package.
 [[nodiscard]] std::string name_in_package(std::string_view name);
-// Imports a module of this package, such as "_base.display".
+// Imports a module of this package, such as "_base.options".
 [[nodiscard]] nb::module_ import_own(std::string_view name);
 
 // Releases the GIL during its lifetime. While the interpreter ends, a thread cannot take the GIL back. Python then

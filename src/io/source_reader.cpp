@@ -150,8 +150,8 @@ void SourceReader::prepare_fill() noexcept {
 
 // Every request to a server has a latency. The first advice doubles the system's read-ahead window, so half as many
 // requests read the same bytes. Windows are requested only if reads fill the page cache: without it (direct_io of FUSE)
-// the same bytes would be sent twice. The start of the file was read when the file was opened. So if it is not cached,
-// reads do not fill the page cache.
+// the same bytes would be sent twice. Opening has read the start of the file. If the cache lacks the start now, this
+// file system does not use the cache.
 void SourceReader::prepare_remote() noexcept {
   chunk_bytes_ = kRemoteChunk;
   waits_ = true;

@@ -110,9 +110,9 @@ bool are_copies(const std::string& folder, const std::vector<std::string>& names
   return true;
 }
 
-// The files of the model that hold no model, or only one that a killed writer has replaced or did not finish: shards of
-// a generation, shards in whose place a writer of ours has put a generation, and copies of the input. Another program
-// may have left any other file.
+// The files with names of the model that a writer of ours has replaced or did not finish, because it was killed: shards
+// of a generation, shards in whose place a generation was put, and copies of the input. Any other file may come from
+// another program.
 std::vector<std::string> dead_files(const std::string& folder, const std::vector<std::string>& listed,
                                     const NamedFiles& named, const Checkpoint& input, const InputModel& read) {
   std::size_t generation = 0;  // of the index

@@ -105,6 +105,9 @@ constexpr std::array<std::uint8_t, kHashSlots> kByName = [] {
 static_assert(std::all_of(kRows.begin(), kRows.end(),
                           [](const Row& row) { return kRows[kByName[slot_of(row.name)] - 1U].dtype == row.dtype; }));
 
+static_assert(std::all_of(kRows.begin(), kRows.end(),
+                          [](const Row& row) { return row.name.size() <= format::kMaxDtypeName; }));
+
 }  // namespace
 
 Span<const Dtype> all_dtypes() noexcept {
@@ -121,8 +124,7 @@ std::string_view to_string(Dtype dtype) noexcept {
 }
 
 std::optional<Dtype> parse_dtype(std::string_view name) noexcept {
-  constexpr std::size_t kMaxNameBytes = 11;
-  if (name.size() > kMaxNameBytes) return std::nullopt;
+  if (name.size() > format::kMaxDtypeName) return std::nullopt;
   const std::uint8_t entry = kByName[slot_of(name)];
   if (entry == 0 || kRows[entry - 1].name != name) return std::nullopt;
   return kRows[entry - 1].dtype;

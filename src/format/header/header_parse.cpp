@@ -11,6 +11,7 @@
 #include "base/little_endian.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "format/dtype/dtype.h"
 #include "format/header/header.h"
 #include "format/header/layout.h"
 #include "json/reader.h"
@@ -68,9 +69,8 @@ class Matcher {
       position_ += each.size;
       return true;
     }
-    constexpr std::size_t kMaxNameBytes = 11;
     std::size_t length = 1;
-    while (length <= kMaxNameBytes && position_[length] != '"') ++length;
+    while (length <= kMaxDtypeName && position_[length] != '"') ++length;
     const std::optional<Dtype> parsed = parse_dtype({position_, length});
     if (!parsed) return false;
     dtype = *parsed;

@@ -206,8 +206,8 @@ struct PairLoops {
   }
 };
 
-// Converts bit pairs to bytes. Every piece must begin and end at a byte boundary. The check of pieces is enough and is
-// not too strict: the first run is a single piece, so a piece that ends inside of a byte makes a run that does.
+// Converts bit pairs to bytes. Every piece must begin and end at a byte boundary. Checking pieces
+// refuses nothing that is valid: the first run is exactly one piece, so a piece that is cut is a run that is cut.
 Status to_bytes(Dtype dtype, PairLoops& found) {
   const auto refuse = [&](const std::string& what) {
     return base::make_error(Errc::slice_bits,
