@@ -151,6 +151,9 @@ struct ModuleNode {
   Totals totals;
   const TensorInfo* tensor = nullptr;  // null for a module; of several tensors it is the first
   std::vector<ModuleNode> children;
+  // Equal IDs stand for equal texts.
+  std::size_t name_id = 0;     // of its own component
+  std::size_t subtree_id = 0;  // of its content: the names, dtypes and shapes of its tensors
 };
 
 constexpr unsigned kMaxLevels = 16;     // a name may have millions of dots
@@ -159,13 +162,6 @@ constexpr std::size_t kMaxDigits = 18;  // of a name that is a number
 struct NameRest {
   std::string_view rest;  // of the name
   const TensorInfo* tensor;
-};
-
-// A node under construction. Equal IDs stand for equal texts.
-struct Built {
-  ModuleNode node;
-  std::size_t name_id = 0;     // of its own component
-  std::size_t subtree_id = 0;  // of its content: the names, dtypes and shapes of its tensors
 };
 
 void add_counts(ModuleNode& to, const ModuleNode& from) {
@@ -210,7 +206,7 @@ class TreeBuilder {
  public:
   explicit TreeBuilder(bool by_size) : by_size_(by_size) {}
 
-  std::vector<Built> build(const std::vector<NameRest>& items, unsigned level) {
+  std::vector<ModuleNode> build(const std::vector<NameRest>& items, unsigned level) {
     struct Child {
       std::string_view name;
       const NameRest* leaf = nullptr;     // a tensor
@@ -228,7 +224,7 @@ class TreeBuilder {
       if (added) found.push_back({place->first});
       found[place->second].inside.push_back({item.rest.substr(dot + 1), item.tensor});
     }
-    std::vector<Built> children;
+    std::vector<ModuleNode> children;
     children.reserve(found.size());
     for (Child& child : found) {
       children.push_back(child.leaf != nullptr ? leaf(*child.leaf)
@@ -238,64 +234,64 @@ class TreeBuilder {
   }
 
  private:
-  Built leaf(const NameRest& item) {
+  ModuleNode leaf(const NameRest& item) {
     const TensorInfo& tensor = *item.tensor;
-    Built built;
-    built.node.name = item.rest;
-    built.node.totals.add(tensor);
-    built.node.tensor = &tensor;
-    built.name_id = id_of("name " + built.node.name);
+    ModuleNode built;
+    built.name = item.rest;
+    built.totals.add(tensor);
+    built.tensor = &tensor;
+    built.name_id = id_of("name " + built.name);
     std::string text = "tensor " + std::string(to_string(tensor.dtype));
     for (const std::uint64_t size : tensor.shape) text += " " + std::to_string(size);
     built.subtree_id = id_of(std::move(text));
     return built;
   }
 
-  Built module(std::string_view name, std::vector<Built> children) {
-    Built built;
+  ModuleNode module(std::string_view name, std::vector<ModuleNode> children) {
+    ModuleNode built;
     std::string text = "module";
-    built.node.name = name;
-    built.name_id = id_of("name " + built.node.name);
-    for (Built& child : children) {
+    built.name = name;
+    built.name_id = id_of("name " + built.name);
+    for (ModuleNode& child : children) {
       text += described(child);
-      built.node.totals.add(child.node.totals);
-      built.node.children.push_back(std::move(child.node));
+      built.totals.add(child.totals);
+      built.children.push_back(std::move(child));
     }
     built.subtree_id = id_of(std::move(text));
     return built;
   }
 
   // Makes one node of children with numbers for names and with equal subtrees. Joins each module with its only child.
-  std::vector<Built> fold(std::vector<Built> children) {
-    std::vector<Built> folded;
+  std::vector<ModuleNode> fold(std::vector<ModuleNode> children) {
+    std::vector<ModuleNode> folded;
     std::map<std::size_t, std::size_t> first;  // subtree_id -> index in folded
     std::map<std::size_t, NumberSet> names;    // by index in folded
-    for (Built& child : children) {
-      const std::string& name = child.node.name;
+    for (ModuleNode& child : children) {
+      const std::string& name = child.name;
       const auto value = name.size() <= kMaxDigits ? parse_number(name) : std::nullopt;
       if (!value) {
         folded.push_back(std::move(child));
         continue;
       }
       const auto [place, added] = first.emplace(child.subtree_id, folded.size());
-      names[place->second].add(child.node.name, *value);
+      names[place->second].add(child.name, *value);
       if (added) {
         folded.push_back(std::move(child));
       } else {
-        add_counts(folded[place->second].node, child.node);
+        add_counts(folded[place->second], child);
       }
     }
     for (const auto& [index, set] : names) {
       if (set.count() == 1) continue;
-      Built& built = folded[index];
-      built.node.name = set.text(8);
-      built.node.modules = set.count();
+      ModuleNode& built = folded[index];
+      built.name = set.text(8);
+      built.modules = set.count();
       built.name_id = id_of("numbers " + set.text(SIZE_MAX));
     }
-    for (Built& built : folded) join_only_child(built.node);
+    for (ModuleNode& built : folded) join_only_child(built);
     if (by_size_)
       std::ranges::stable_sort(
-          folded, [](const Built& a, const Built& b) { return a.node.totals.bytes > b.node.totals.bytes; });
+          folded, [](const ModuleNode& a, const ModuleNode& b) { return a.totals.bytes > b.totals.bytes; });
     return folded;
   }
 
@@ -305,10 +301,12 @@ class TreeBuilder {
     ModuleNode child = std::move(node.children[0]);
     child.name = node.name + "." + child.name;
     child.modules *= node.modules;
+    child.name_id = node.name_id;
+    child.subtree_id = node.subtree_id;
     node = std::move(child);
   }
 
-  static std::string described(const Built& built) {
+  static std::string described(const ModuleNode& built) {
     return " " + std::to_string(built.name_id) + "." + std::to_string(built.subtree_id);
   }
   std::size_t id_of(std::string text) { return ids_.emplace(std::move(text), ids_.size()).first->second; }
@@ -343,8 +341,7 @@ void show_modules(Console& console, Json* json, std::span<const TensorInfo* cons
   std::vector<NameRest> items;
   items.reserve(tensors.size());
   for (const TensorInfo* const tensor : tensors) items.push_back({tensor->name, tensor});
-  std::vector<ModuleNode> nodes;
-  for (Built& built : TreeBuilder(by_size).build(items, 0)) nodes.push_back(std::move(built.node));
+  const std::vector<ModuleNode> nodes = TreeBuilder(by_size).build(items, 0);
   Rows rows(console, json, "modules",
             {{"name", "MODULE", kLeft, Table::Narrow::name},
              {"modules", nullptr},
