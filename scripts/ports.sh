@@ -1,7 +1,7 @@
 # Builds for other systems: Windows, macOS, musl, an older libc++, and no exceptions. Sourced by
 # scripts/check for its step `ports`. Zig comes from PyPI, as a package of Python.
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # trees, jobs and root come from scripts/check
+# shellcheck disable=SC2154  # trees, jobs and root, and with_googletest, come from scripts/check
 
 ports() {
   local tools=$trees/ports/tools
@@ -26,27 +26,26 @@ port() { # NAME COMMAND...: runs a part
   "${@:2}"
 }
 
-# for_zig TARGET DIRECTORY OPTIONS...: configures a tree for a target of zig.
+# for_zig TARGET: sets `machine`, the options of CMake for a target of zig.
 for_zig() {
-  cmake -S "${source:-.}" -B "$trees/ports/$2" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$root/cmake/zig.cmake" \
-    -DSAFETENSORS_ZIG_TARGET="$1" "-DSAFETENSORS_ZIG=$trees/ports/tools/bin/python;-m;ziglang" "${@:3}"
+  machine=(-DCMAKE_TOOLCHAIN_FILE="$root/cmake/zig.cmake" -DSAFETENSORS_ZIG_TARGET="$1"
+    "-DSAFETENSORS_ZIG=$trees/ports/tools/bin/python;-m;ziglang")
 }
 
 # The library and the command compile and link.
 port_linked() {
-  for_zig "$1" "$1" -DSAFETENSORS_USE_OPENSSL=OFF -DSAFETENSORS_WERROR=ON -Dfmt_DIR="$trees/ports/packages"
+  local machine
+  for_zig "$1"
+  cmake -S . -B "$trees/ports/$1" -G Ninja "${machine[@]}" -DSAFETENSORS_USE_OPENSSL=OFF -DSAFETENSORS_WERROR=ON \
+    -Dfmt_DIR="$trees/ports/packages"
   cmake --build "$trees/ports/$1" -j "$jobs"
 }
 
 # zig_tests TARGET TARGETS...: builds GoogleTest, and targets of the tests.
 zig_tests() {
-  local flags=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O1 -DCMAKE_CXX_FLAGS=-O1)
-  source=/usr/src/googletest for_zig "$1" "$1/googletest" "${flags[@]}" -DBUILD_GMOCK=OFF \
-    -DCMAKE_INSTALL_PREFIX="$trees/ports/$1/installed" -DCMAKE_INSTALL_LIBDIR=lib
-  cmake --build "$trees/ports/$1/googletest" -j "$jobs" --target install
-  for_zig "$1" "$1/build" "${flags[@]}" -DSAFETENSORS_BUILD_TESTS=ON -DSAFETENSORS_BUILD_EXAMPLES=OFF \
-    -DSAFETENSORS_WERROR=OFF -DSAFETENSORS_USE_OPENSSL=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
-    -DGTest_DIR="$trees/ports/$1/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
+  local machine
+  for_zig "$1"
+  with_googletest "$trees/ports/$1" "${machine[@]}" -DSAFETENSORS_BUILD_EXAMPLES=OFF -DSAFETENSORS_WERROR=OFF
   cmake --build "$trees/ports/$1/build" -j "$jobs" --target "${@:2}"
 }
 port_musl() {
@@ -66,14 +65,7 @@ port_musl_arm() {
 # those that do not.
 port_windows() {
   local directory=$trees/ports/windows
-  local machine=(-G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O1 -DCMAKE_CXX_FLAGS=-O1
-    -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake")
-  cmake -S /usr/src/googletest -B "$directory/googletest" "${machine[@]}" -DBUILD_GMOCK=OFF \
-    -DCMAKE_INSTALL_PREFIX="$directory/installed" -DCMAKE_INSTALL_LIBDIR=lib
-  cmake --build "$directory/googletest" -j "$jobs" --target install
-  cmake -S . -B "$directory/build" "${machine[@]}" -DSAFETENSORS_BUILD_TESTS=ON -DSAFETENSORS_BUILD_EXAMPLES=OFF \
-    -DSAFETENSORS_USE_OPENSSL=OFF -DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON \
-    -DGTest_DIR="$directory/installed/lib/cmake/GTest" -Dfmt_DIR="$trees/ports/packages"
+  with_googletest "$directory" -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake" -DSAFETENSORS_BUILD_EXAMPLES=OFF
   cmake --build "$directory/build" -j "$jobs" -- -k 0
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
 }

@@ -21,6 +21,7 @@ from .worker import Report, Request
 from .works import Work
 
 GROUP_PEERS = ("ours", "reference", "torch")  # eight processes of each are alive at once
+OTHER_BYTES = "gave other bytes than the rest"
 KEYS = ("seconds", "cpu", "peak", "read", "pss", "most", "device")
 
 
@@ -349,8 +350,10 @@ class Races:
                     slow.add(result.label)
             if limit and self.limits and turn > 0:
                 limits.append(self.limits.once(limit, limit_size, limit_path))
-        judge(entered, digests)
+        different = others(digests)
         for result, _ in entered:
+            if result.label in different:
+                result.missing = OTHER_BYTES
             taken = reports[result.label]
             result.rounds = len(taken)
             if taken and not result.missing:
@@ -377,16 +380,12 @@ class Races:
         return str(best["name"]), made.paths[0], size
 
 
-def judge(entered: list[tuple[Result, str]], digests: dict[str, object]) -> None:
-    """Mark contenders whose tensors are not those of the most."""
-    known = [json.dumps(digest) for digest in digests.values() if digest is not None]
-    if not known:
-        return
-    right = max(set(known), key=known.count)
-    for result, _ in entered:
-        digest = digests.get(result.label)
-        if digest is not None and json.dumps(digest) != right:
-            result.missing = "gave other bytes than the rest"
+def others(digests: dict[str, object]) -> list[str]:
+    """Return the contenders whose tensors are not those of the most."""
+    known = {label: json.dumps(digest) for label, digest in digests.items() if digest is not None}
+    values = list(known.values())
+    right = max(set(values), key=values.count, default="")
+    return [label for label, digest in known.items() if digest != right]
 
 
 def device_bytes(process: Process) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from comparison import files
-from comparison.racing import Limits, Process
+from comparison.racing import OTHER_BYTES, Limits, Process, others
 
 from .building import Built
 from .loading import PEERS, Report
@@ -209,8 +209,10 @@ class Races:
                 take(entry, self._turn(entry, data, cold, turn == 0, deadline), turn)
             if limit and turn and time.monotonic() + 1.5 * reading.longest() + SPARE < deadline:
                 take(reading, limit(), turn)
-        judge(row.entries)
+        different = others({entry.label: entry.digest for entry in row.entries if entry.digest and entry.digest[0]})
         for entry in row.entries:
+            if entry.label in different:
+                entry.missing, entry.seconds = OTHER_BYTES, []
             if not entry.seconds and not entry.missing:
                 entry.missing = "left out: no time"
         if reading.seconds:
@@ -237,16 +239,6 @@ def take(entry: Entry, report: Report, turn: int) -> None:
         return
     entry.seconds.append(float(report["seconds"]))
     entry.cpu.append(float(report["cpu"]))
-
-
-def judge(entries: list[Entry]) -> None:
-    """Mark those whose tensors are not those of the most."""
-    known = [str(entry.digest) for entry in entries if entry.digest and entry.digest[0]]
-    right = max(set(known), key=known.count, default="")
-    for entry in entries:
-        if entry.digest and entry.digest[0] and str(entry.digest) != right:
-            entry.missing = "gave other bytes than the rest"
-            entry.seconds = []
 
 
 def warm(path: str) -> None:
