@@ -252,18 +252,20 @@ def test_a_default_device_of_torch_does_not_touch_what_is_loaded(tmp_path: Path,
 
 
 AT_EXIT = """
-import sys, threading, time
+import sys, threading
 import safetensors.numpy as stn
 from safetensors import safe_open
 path, backend = sys.argv[1:]
+rounds = threading.Semaphore(0)
 def work():
     while True:
         with safe_open(path, "np", backend=backend) as f:
             f.get_tensors(), f.get_tensor("large"), f.get_slice("large")[3:]
         stn.save_file({}, path + backend, durability="none")
+        rounds.release()
 for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
-time.sleep(0.2)
+for _ in range(6): rounds.acquire()
 """
 
 

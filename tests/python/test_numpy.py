@@ -111,20 +111,10 @@ def test_without_ml_dtypes_the_error_names_it(tmp_path: Path, monkeypatch: pytes
         st.load_file(tmp_path / "t")
 
 
-def test_load_without_a_copy() -> None:
-    array = np.arange(6, dtype=np.float32)
-    data = bytearray(st.save({"a": array}))
-    view = st.load(data, copy=False)["a"]
-    data[-4:] = struct.pack("<f", 9)
-    assert view[-1] == 9
-    view[0] = 8
-    assert data[-24:-20] == struct.pack("<f", 8)
-    with pytest.raises(BufferError):
-        data.append(0)
-    del view
-    data.append(0)  # nothing holds it any more
-    frozen = st.load(st.save({"a": array}), copy=False)["a"]
-    assert not frozen.flags.writeable
+def test_load_without_a_copy_is_as_writable_as_the_buffer() -> None:
+    data = st.save({"a": np.arange(6, dtype=np.float32)})
+    assert not st.load(data, copy=False)["a"].flags.writeable
+    assert st.load(bytearray(data), copy=False)["a"].flags.writeable
 
 
 def test_the_arrays_of_an_npz_are_saved(tmp_path: Path) -> None:

@@ -345,13 +345,6 @@ def test_closed_loader_gives_no_tensors(path: Path) -> None:
     assert kept.tolist() == B.tolist()  # tensors from before close() stay valid
 
 
-def test_with_block_closes_and_passes_exceptions(path: Path) -> None:
-    with opened(path) as f, pytest.raises(ZeroDivisionError), f.prefetch() as p:
-        raise ZeroDivisionError
-    with pytest.raises(SafetensorError, match="^b: prefetch loader closed$"):
-        p.take("b")
-
-
 def test_open_file_object_can_be_prefetched(path: Path) -> None:
     with path.open("rb") as file:
         f = safetensors._safe_open_handle(file, "np")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import re
 import struct
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +103,6 @@ def test_tensors_outlive_everything(backend: str, tmp_path: Path) -> None:
     del a, part
     gc.collect()
     assert torch.equal(view, tensor[:5])
-    reference = weakref.ref(b)
-    del b
-    assert reference() is None
 
 
 @BACKENDS

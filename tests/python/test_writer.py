@@ -116,7 +116,6 @@ WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("z", b""), MissingTensorError, "^the writer has no tensor 'z'$"),
     (lambda w: w.write("\ud800", b""), MissingTensorError, r"'\\ud800'$"),
     (lambda w: w.write("w", np.zeros((2, 3), "f4")), SafetensorError, r"^tensor `w` takes shape \[3, 2\], the data has \[2, 3\]$"),
-    (lambda w: w.write("w", np.zeros((3, 2))), SafetensorError, "^tensor `w` has dtype F32, the data F64$"),
     (lambda w: w.write("w", bytes(23)), SafetensorError, "^tensor `w` has 24 bytes, the data 23$"),
     (lambda w: w.write("w", bytes(12), start=0), SafetensorError, "^tensor `w` has rows of 8 bytes, the data 12$"),
     (lambda w: w.write("w", np.zeros((1, 3), "f4"), start=0), SafetensorError, r"^tensor `w` takes shape \[rows, 2\], the data has \[1, 3\]$"),
@@ -125,8 +124,6 @@ WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("w", bytes(16), start=2), SafetensorError, "tensor `w`: 16 bytes at byte 16 do not fit, it has 24: "),
     (lambda w: w.write("w", bytes(8), start=1.0), TypeError, "'float' object cannot be interpreted"),  # type: ignore[arg-type]
     (lambda w: w.write("s", bytes(8), start=0), SafetensorError, "^tensor `s` is a scalar and has no rows$"),
-    (lambda w: w.write("w", [1.0]), SafetensorError, r"^tensor `w` takes shape \[3, 2\], the data has \[1\]$"),
-    (lambda w: w.write("w", "text"), TypeError, "^tensor `w`: str is neither an array nor bytes$"),
     (lambda w: w.write("w", None), TypeError, "^tensor `w`: NoneType is neither an array nor bytes$"),
     (lambda w: w.write("w", np.ma.zeros((3, 2), "f4")), TypeError, "^tensor `w`: a masked array has no bytes for a file: fill it first$"),
     (lambda w: w.copy("w", {}), TypeError, "^source is dict: give a Checkpoint$"),  # type: ignore[arg-type]
