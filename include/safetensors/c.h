@@ -91,7 +91,7 @@ enum {
   SAFETENSORS_ERROR_JSON_NUMBER = 53,             /**< rule 5: a number in an ignored value rounds to infinity */
   SAFETENSORS_ERROR_JSON_TYPE = 54,      /**< rule 5: JSON, but not of the type that the format requires here */
   SAFETENSORS_ERROR_JSON_INTEGER = 55,   /**< rule 5: not an integer from 0 to 2^64-1 that is written in digits only */
-  SAFETENSORS_ERROR_UNKNOWN_DTYPE = 56,  /**< rule 5: the dtype is not one of the 22 names */
+  SAFETENSORS_ERROR_UNKNOWN_DTYPE = 56,  /**< rule 5: the dtype is not a name of the format */
   SAFETENSORS_ERROR_MISSING_FIELD = 57,  /**< rule 5: `dtype`, `shape` or `data_offsets` is missing */
   SAFETENSORS_ERROR_DUPLICATE_KEY = 58,  /**< rule 5: a key occurs twice; reported only if nothing else breaks rule 5 */
   SAFETENSORS_ERROR_INVALID_OFFSET = 60, /**< rule 6: a hole, an overlap, or an end before its begin */
