@@ -192,8 +192,10 @@ def names_the_rank_with_a_bad_argument(folder: Path) -> None:
     for rank in {0, last()}:
         for name, value, text in bad:
             options: Any = {name: value} if dist.get_rank() == rank else {}
-            error = raised(lambda options=options: load_sharded(zeroed(whole()), folder, **options))
+            state = zeroed(whole())
+            error = raised(lambda state=state, options=options: load_sharded(state, folder, **options))
             assert text in str(error), error
+            check_equal(state, zeroed(whole()))  # no rank has read
             assert dist.get_world_size() == 1 or (isinstance(error, RankError) and list(error.failures) == [rank]), error
     state = zeroed(whole())
     load_sharded(state, folder)  # the group is as good as before

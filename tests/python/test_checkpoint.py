@@ -235,6 +235,7 @@ def test_error_escapes_file_names(tmp_path: Path, index: bool) -> None:
         Checkpoint(tmp_path)
     assert r"\u{1b}[31m\u{202e}gnp.safetensors" in str(error.value)
     assert "\x1b" not in str(error.value) and "\u202e" not in str(error.value)
+    assert not index or error.value.code == "invalid_index"  # type: ignore[attr-defined]
 
 
 def test_error_shows_path_of_caller_unchanged(tmp_path: Path) -> None:

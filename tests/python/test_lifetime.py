@@ -265,7 +265,7 @@ def work():
         rounds.release()
 for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
-for _ in range(6): rounds.acquire()
+for _ in range(6): assert rounds.acquire(timeout=200)
 """
 
 

@@ -106,31 +106,6 @@ def test_hook_may_put_a_tensor_into_a_buffer(tmp_path: Path) -> None:
     assert type(model._buffers["late"]) is torch.Tensor
 
 
-@BOTH
-@pytest.mark.parametrize("register", ["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"])
-@pytest.mark.parametrize("make", [lambda old: Linear(3, 4), copy.deepcopy, lambda old: torch.nn.Sequential(old, Linear(2, 2))])
-def test_hook_may_replace_a_sibling(tmp_path: Path, assign: bool, register: str, make: Any) -> None:
-    """The new module reads its own values, also if it is a copy of the old one, or holds it."""
-
-    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Linear(3, 2), Linear(3, 2)
-            getattr(self.first, register)(self.hook)
-
-        def hook(self, *_: Any) -> None:
-            self.second = make(self.second)
-
-    after = Model()
-    after.hook()
-    path = saved(tmp_path / "t", after.state_dict())
-    agree(path, Model(), assign=assign)
-    model = Model()
-    load_into(model, path, assign=assign, dtype="half")
-    assert all(torch.equal(tensor, after.state_dict()[name].half()) for name, tensor in model.state_dict().items())
-    assert not any("_load_from_state_dict" in module.__dict__ for module in model.modules())
-
-
 # Hooks after
 
 

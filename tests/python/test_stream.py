@@ -147,12 +147,6 @@ class Holder: pass
 holder = Holder(); holder.me = holder; holder.items = stream(sys.argv[1], memory_limit=1 << 20)
 next(holder.items)
 """,
-    "daemon threads that import NumPy": """
-importing = threading.Event()
-sys.addaudithook(lambda event, details: importing.set() if event == "import" and details[0] == "numpy" else None)
-for _ in range(3): threading.Thread(target=load, args=sys.argv[1:], daemon=True).start()
-importing.wait()
-""",
     "daemon threads with callbacks": """
 rounds = threading.Semaphore(0)
 def work():

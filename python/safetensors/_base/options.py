@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import index
 from typing import Any, TypeVar
 
@@ -118,5 +118,8 @@ def ending(started: tuple[T, Callable[[], None]]) -> Iterator[T]:
     given, end = started
     try:
         yield given
-    finally:
-        end()
+    except BaseException:
+        with suppress(Exception):
+            end()
+        raise
+    end()

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import get_ident
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_module_registration_hook
 
 from .._base.options import part_of
 from .._read.checkpoint import Checkpoint
@@ -67,34 +65,20 @@ class _Values:
 def reading(
     model: torch.nn.Module, checkpoint: Checkpoint, options: ReadArguments
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Give the state dict for `load_state_dict`, while the modules of the model read values for it.
-
-    So do modules that a hook puts into the model.
-    """
+    """Give the state dict for `load_state_dict`, while the modules of the model read values for it."""
     values = _Values(checkpoint, options)
     if _loads_itself(model):
         yield values.read(list(checkpoint))
         return
-    owners: dict[int, tuple[torch.nn.Module, Any]] = {}
-    thread = get_ident()
-
-    def take(parent: Any, name: str, child: torch.nn.Module | None) -> None:
-        for module in child.modules() if child is not None and get_ident() == thread else ():
-            if id(module) not in owners:
-                if getattr(module.__dict__.get(_METHOD), "of", module) is not module:
-                    del module.__dict__[_METHOD]  # the module is a copy of another one
-                owners[id(module)] = module, module.__dict__.get(_METHOD)
-                module.__dict__[_METHOD] = _with_values(module, values)
-
-    take(None, "", model)
-    watch = register_module_module_registration_hook(take)
+    owners = [(module, module.__dict__.get(_METHOD)) for module in model.modules()]
     try:
+        for module, _ in owners:
+            module.__dict__[_METHOD] = _with_values(module, values)
         yield dict.fromkeys(checkpoint, _UNREAD)
         values.finish()
     finally:
-        watch.remove()
-        for module, own in owners.values():
-            del module.__dict__[_METHOD]
+        for module, own in owners:
+            module.__dict__.pop(_METHOD, None)
             if own is not None:
                 module.__dict__[_METHOD] = own
 
@@ -112,5 +96,4 @@ def _with_values(module: torch.nn.Module, values: _Values) -> Any:
         if not sees:
             state.update(dict.fromkeys(wanted, _UNREAD))
 
-    load.__dict__["of"] = module
     return load

@@ -290,7 +290,7 @@ class _Load:
                 if id(holders[key][0].tensor) not in loaded:
                     for place in holders[key]:
                         setattr(place.module, place.name, old)
-        for name, place in _places(self._model) if self._moves() else ():  # a hook may have replaced modules
+        for name, place in self._places.items() if self._moves() else ():
             tensor = place.tensor
             wanted = self._wanted(tensor.dtype, tensor.device)
             if name not in missing and wanted != (tensor.dtype, tensor.device):

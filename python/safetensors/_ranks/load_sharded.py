@@ -17,7 +17,7 @@ from torch.nn.modules.module import _IncompatibleKeys
 
 from .._arrays.dtypes import CASTABLE
 from .._arrays.torch_dtypes import float_dtype
-from .._base.options import Progress, ending, start_read, to_bytes
+from .._base.options import Progress, ending, start_read
 from .._models.pieces import Piece, read_pieces
 from .._native import SafetensorError, _matching
 from .._read.checkpoint import DEFAULT_BUDGET
@@ -77,7 +77,8 @@ def load_sharded(
     stored: Stored | None = None
     fault: BaseException | None = None
     try:
-        to_bytes(memory_limit, "memory_limit")  # raises its errors before anything is opened
+        # Raises the errors of the options before anything is opened. The bar begins after the ranks agree.
+        start_read(threads, memory_limit, cache, None if progress is True else progress)
         stored = Stored.open(path)
         _check_arguments(target, mesh, placements, dtype)
         if target is None:
