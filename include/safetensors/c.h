@@ -604,7 +604,7 @@ enum {
    * control group. Otherwise works as KEEP. */
   SAFETENSORS_CACHE_AUTOMATIC = 0,
   /** Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
-   * Reads of less than 64 KiB, and those of a file system without direct reads, go through the cache. */
+   * Reads of less than 64 KiB, from a network, and from a file system without direct reads go through the cache. */
   SAFETENSORS_CACHE_KEEP = 1,
   /** Read all data through the cache, and keep it there. */
   SAFETENSORS_CACHE_FILL = 2
@@ -657,7 +657,7 @@ typedef struct safetensors_read_report {
   uint32_t threads;        /**< number of reader threads */
   int32_t cache;           /**< the mode that was used, never SAFETENSORS_CACHE_AUTOMATIC */
   uint64_t fallback_count; /**< number of features that were requested but are unavailable */
-  char fallback[256];      /**< the first of them as a sentence that names the file, NUL-terminated; or empty */
+  char fallback[256];      /**< the first of them as a sentence, NUL-terminated; or empty */
 } safetensors_read_report;
 /** Initializer of safetensors_read_report. */
 #define SAFETENSORS_READ_REPORT_INIT \

@@ -39,7 +39,7 @@ struct Destination {
 /// Modes in which reads use the page cache of the system.
 enum class Cache : std::uint8_t {
   /// Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
-  /// Reads of less than 64 KiB, and those of a file system without direct reads, go through the cache.
+  /// Reads of less than 64 KiB, from a network, and from a file system without direct reads go through the cache.
   keep,
   /// Read all data through the cache, and keep it there. Use this for files that you will read again soon.
   fill,

@@ -94,7 +94,6 @@ class Random {
 Errc expected_refusal(const Entry& entry, const std::map<std::string, Entry>& added) {
   if (base::first_invalid_utf8(entry.name) != std::string::npos) return Errc::invalid_utf8;
   if (entry.name == "__metadata__") return Errc::reserved_name;
-  if (added.contains(entry.name)) return Errc::duplicate_name;
   // A division tells whether a product fits; left to right, so that a zero helps only what stands behind it.
   const std::uint64_t most = ~std::uint64_t{0};
   std::uint64_t count = 1;
@@ -103,7 +102,8 @@ Errc expected_refusal(const Entry& entry, const std::map<std::string, Entry>& ad
     count *= dim;
   }
   if (count > most / bits(entry.dtype)) return Errc::size_overflow;
-  return count * bits(entry.dtype) % 8 != 0 ? Errc::misaligned_size : Errc::ok;
+  if (count * bits(entry.dtype) % 8 != 0) return Errc::misaligned_size;
+  return added.contains(entry.name) ? Errc::duplicate_name : Errc::ok;
 }
 
 std::uint64_t nbytes(const Entry& entry) {

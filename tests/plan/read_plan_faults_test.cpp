@@ -140,7 +140,9 @@ TEST_P(PlanFaults, DetectsTruncatedFile) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
   const std::uint64_t last = start_ + size_;
-  for (const Cache cache : {Cache::automatic, Cache::keep, Cache::fill}) {
+  for (const auto& [cache, uncached] :
+       {std::pair(Cache::automatic, false), {Cache::keep, true}, {Cache::fill, false}}) {
+    const auto empty = uncached ? std::make_unique<test::AssumeUncached>() : nullptr;
     for (const std::uint64_t cut : {std::uint64_t{1}, last % 4096, last % 4096 + 4096, std::uint64_t{1'000'000}}) {
       put(path, bytes_);
       const Result<File> file = File::open(path, {.access = Access::read});

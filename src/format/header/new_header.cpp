@@ -216,8 +216,8 @@ struct HeaderBuilder::State {
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
     const Result<format::NewTensor> tensor = format::new_tensor(name, dtype, shape);
-    if (names.contains(name)) return format::added_before(name);
     if (!tensor) return tensor.error();
+    if (names.contains(name)) return format::added_before(name);
     entries.push_back({std::string(name), dtype, Shape(shape), tensor->nbytes});
     // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
     base::or_undo([&] { names.insert(entries.back().name); }, [&] { entries.pop_back(); });

@@ -30,7 +30,7 @@ int close(int descriptor) noexcept {
   return ::close(descriptor);
 }
 
-// macOS refuses to transfer more than INT_MAX bytes at once, and Linux stops there.
+// macOS refuses to transfer more than INT_MAX bytes at once, and Linux transfers no more.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
 std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
