@@ -297,15 +297,13 @@ Result<NameMap> read_name_map(const std::string& path, const Input& input, const
   const auto fail = [&](std::size_t line, const char* what) {
     return fault(Errc::invalid_argument, formatted("line {}: {}", line, what), path);
   };
-  std::size_t line = 0;
-  for (std::string_view one : split(*text, '\n')) {
-    ++line;
-    if (one.ends_with('\r')) one.remove_suffix(1);
-    if (one.empty()) continue;
-    const std::size_t tab = one.find('\t');
-    if (tab == std::string_view::npos || one.find('\t', tab + 1) != std::string_view::npos)
+  std::string_view rest = *text;
+  for (std::size_t line = 1; const std::optional<std::string_view> one = take_line(rest); ++line) {
+    if (one->empty()) continue;
+    const std::size_t tab = one->find('\t');
+    if (tab == std::string_view::npos || one->find('\t', tab + 1) != std::string_view::npos)
       return fail(line, "expected OLD, a tab and NEW");
-    if (!names.emplace(one.substr(0, tab), one.substr(tab + 1)).second)
+    if (!names.emplace(one->substr(0, tab), one->substr(tab + 1)).second)
       return fail(line, "an earlier line has the same OLD");
   }
   std::set<std::string_view> known;

@@ -70,7 +70,7 @@ WORKS = [
          gates=(Gate("limit", 1 / 0.95), Gate("ratio", 1.5, "reference", "numpy"))),
     Work("save_bytes", "NumPy save of {size} to bytes", "model", ("save_bytes",), limits=("memcpy_small",)),
     Work("cold_load", "{size} in {count} tensors, into memory of their own, cold", "model", ("load",), limits=FILL,
-         cold=True, gates=(Gate("limit", 1.1), Gate("peak", 1.02))),
+         cold=True, gates=(Gate("limit", 1.1), Gate("cpu", 0.4), Gate("peak", 1.02))),
     Work("cold_touch", "load or view {size}, then read one byte of every page, cold", "model", ("load", "view"),
          then="touch", limits=DEVICE, cold=True),
     Work("cold_slice_rows", "one eighth of the rows of every tensor, cold", "model", ("slice",), args=ROWS,

@@ -12,6 +12,7 @@
 #include "text/text.h"
 #include "values/numbers.h"
 
+#include "base/error.h"
 #include "format/checkpoint/model_names.h"
 #include "os/file_status.h"
 #include "os/regular_file.h"
@@ -116,7 +117,8 @@ class Hashing {
     for (const Item& item : items_) total += item.end - item.begin;
     (void)run_tasks(items_.size(), total, console_, [this](std::size_t index, const Done& done) {
       Item& item = items_[index];
-      const Result<std::string> digest = item.error ? *item.error : digest_of(item, done);
+      const Result<std::string> digest =
+          item.error ? Result<std::string>(*item.error) : base::guarded([&] { return digest_of(item, done); });
       if (digest) item.digest = *digest;
       if (!digest) item.error = digest.error();
       // A digest that fails does not stop the others.
@@ -269,12 +271,10 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
   Names names(console, hashing);
   std::size_t valid = 0;
   std::optional<std::size_t> wrong;
-  std::size_t number = 0;
-  for (std::string_view line : split(*text, '\n')) {
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.starts_with('#')) continue;
-    std::optional<Item> item = parse_line(line);
+  std::string_view rest = *text;
+  for (std::size_t number = 1; const std::optional<std::string_view> line = take_line(rest); ++number) {
+    if (line->empty() || line->starts_with('#')) continue;
+    std::optional<Item> item = parse_line(*line);
     if (!item && !wrong) wrong = number;
     if (!item) continue;
     ++valid;

@@ -36,7 +36,8 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
     throw UsageError(
         formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
   const auto chooses = [&] { return selection.chooses() || (selects && (accepts || !selection.empty())); };
-  if (request.force() && !chooses() && request.output != request.inputs[0]) {  // IN NAME --force changes IN itself
+  // IN NAME --force changes IN itself.
+  if (request.force() && !given.has("output") && !chooses() && request.output != request.inputs[0]) {
     request.rest = {std::exchange(request.output, request.inputs[0])};
     selection = Selection(given, request.rest);
   }
@@ -71,7 +72,7 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage = "IN (OUT | -o OUT | --force) [NAME]...",
+    .usage = "IN (OUT | -o OUT) [NAME]... [OPTIONS]\nIN --force [NAME] [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors select model.safetensors head.safetensors --match 'lm_head.*'
@@ -84,7 +85,7 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage = "IN (OUT | -o OUT | --force) [NAME]...",
+    .usage = "IN (OUT | -o OUT) [NAME]... [OPTIONS]\nIN --force [NAME] [OPTIONS]",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'

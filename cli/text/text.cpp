@@ -84,6 +84,15 @@ bool contains(std::span<const CharacterRange> ranges, char32_t value) {
 
 }  // namespace
 
+std::optional<std::string_view> take_line(std::string_view& rest) {
+  if (rest.empty()) return std::nullopt;
+  const std::size_t end = std::min(rest.find('\n'), rest.size());
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -26,6 +26,9 @@ template <class... Values>
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// "548,105,171"
+[[nodiscard]] std::string grouped(std::uint64_t number);
+
 // Returns the texts of the first items, at most `limit`, with separators between them: "F32, BF16".
 template <class List, class Text>
 [[nodiscard]] std::string joined_texts(const List& list, const Text& text, std::string_view separator = ", ",
@@ -43,11 +46,14 @@ template <class List, class Text>
 template <class List, class Text>
 [[nodiscard]] std::string first_texts(const List& list, std::size_t limit, const Text& text) {
   const std::string first = joined_texts(list, text, ", ", limit);
-  return list.size() <= limit ? first : formatted("{} and {} more", first, list.size() - limit);
+  return list.size() <= limit ? first : formatted("{} and {} more", first, grouped(list.size() - limit));
 }
 
 // Returns the parts between the separators, at least one.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+// Takes the first line off a text. Returns it without its end, LF or CR LF. Returns nullopt if the text is empty.
+[[nodiscard]] std::optional<std::string_view> take_line(std::string_view& rest);
 
 // Returns the first character of text, which is not empty. A byte that is not UTF-8 is a character.
 [[nodiscard]] std::string_view first_character(std::string_view text);
@@ -67,9 +73,6 @@ using base::size_text;
 
 // Parses a size as base::parse_size() does. The B of a unit may be missing: 500M is 500MB, and 512Mi is 512MiB.
 [[nodiscard]] std::optional<std::uint64_t> parse_size(std::string_view text);
-
-// "548,105,171"
-[[nodiscard]] std::string grouped(std::uint64_t number);
 
 // "1 tensor", "548,105,171 tensors"
 [[nodiscard]] std::string counted(std::uint64_t number, const char* noun);

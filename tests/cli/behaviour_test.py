@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -340,13 +341,14 @@ class UsageTest(CommandTest):
 
     def call(self, words, option, value):
         """A command line in a usage form, with an option."""
-        words = words.copy()
-        if option == "--output" and "OUT" in words:
-            words.remove("OUT")
+        words = [word for word in words if option != "--output" or word not in ("-o", "OUT")]
         if words[0] == "cat" and option in self.CHOICES:
             words.remove("NAME")
         self.calls += 1
         values = self.WORDS | {"OUT": f"./out-{self.calls}"}
+        if "--force" in words:  # a model of its own, because the command replaces it
+            values["IN"] = f"in-{self.calls}"
+            shutil.copytree(self.path("model"), self.path(values["IN"]))
         given = [option, values.get(option, values.get(value))] if value else [option]
         return [*(values.get(word, word) for word in words), *given, *self.WITH.get(option, [])]
 

@@ -213,6 +213,7 @@ class OtherModelsTest(FoldersTest):
         os.rename(self.path("d/a"), self.path("a"))
         self.answer(2, "drop", "m.safetensors", "a", "b", "--force")
         self.answer(0, "drop", "m.safetensors", "b", "-o", "a", "--force")
+        self.answer(2, "drop", "m.safetensors", "-o", "a", "--force", "--exclude", "c")
 
 
 class OneModelTest(FoldersTest):
