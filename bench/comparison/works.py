@@ -7,7 +7,7 @@ from typing import Any
 
 PREAD = ("pread_huge",)
 DEVICE = ("io_uring_ring", "io_uring_huge", "direct")
-FILL = ("fill",)  # what a load takes that leaves the bytes in the page cache
+FILL = ("fill",)  # the limit of a cold load that leaves the bytes in the page cache
 
 
 @dataclass(frozen=True)

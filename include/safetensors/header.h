@@ -250,7 +250,7 @@ class Header {
   [[nodiscard]] std::uint64_t data_start() const noexcept { return 8 + header_bytes(); }
   /// Returns the size of the file in bytes: data_start() + data_bytes().
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return data_start() + data_bytes(); }
-  /// Returns the faults that ParseOptions::accept and allow_leading_whitespace allowed. Otherwise, there are none.
+  /// Returns the faults of the header that ParseOptions::accept and ParseOptions::allow_leading_whitespace allowed.
   [[nodiscard]] SAFETENSORS_API Tolerated tolerated() const noexcept;
 
   /// Returns the dtype of a tensor as a text. If the dtype is Dtype::UNKNOWN, this is the text in the file, which may

@@ -102,7 +102,7 @@ class NewFolder {
   const std::string name_;
   const io::Sync sync_;
   os::Descriptor parent_;
-  std::string temporary_;        // the name of the temporary folder; empty if there is none
+  std::string temporary_;        // name of the temporary folder; it is empty while no temporary folder exists
   os::Descriptor folder_;        // holds the lock
   const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
 };

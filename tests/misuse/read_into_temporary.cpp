@@ -5,7 +5,7 @@
 
 bool read(const safetensors::Tensor& tensor) {
 #ifdef MISUSE
-  return tensor.read_into(std::vector<std::byte>(8)).ok();  // expect: convert|no matching|could not
+  return tensor.read_into(std::vector<std::byte>(8)).ok();  // expect: convert|viable conversion|no matching|could not
 #else
   std::vector<std::byte> bytes(8);
   return tensor.read_into(bytes).ok();

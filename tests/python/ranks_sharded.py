@@ -203,7 +203,7 @@ def names_the_rank_with_a_bad_argument(folder: Path) -> None:
 
 
 def closes_its_progress_bar(folder: Path) -> None:
-    """Also if that fails. There is none if another rank fails before it reads."""
+    """A bar is closed also if closing it fails. No bar begins if another rank fails before this rank reads."""
     save_plain(folder, whole())
     begun: list[int] = []
     ends: list[int] = []
