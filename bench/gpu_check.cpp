@@ -218,7 +218,9 @@ class Checks {
         st::ReadOptions options = options_;
         options.memory_limit = budget;
         options.cache = cache;
+        st::plan::tuning.assume_uncached = true;  // keep reads from the device then
         pair.run(options, "whole, " + std::to_string(budget) + " bytes in flight");
+        st::plan::tuning.assume_uncached = false;
       }
     }
   }

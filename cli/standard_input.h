@@ -33,7 +33,7 @@ class FirstBytes {
   // The same for a regular file. path: empty for the file on standard input. Errors also: those of os::RegularFile.
   [[nodiscard]] static Result<FirstBytes> of(const std::string& path, const ParseOptions& parse);
 
-  // The size of this file, in bytes.
+  // The size of the file that of() read, in bytes. 0 after read().
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }

@@ -136,7 +136,7 @@ class PlanCase {
     plan::tuning.chunk_bytes = kChunks[in.up_to(std::size(kChunks) - 1)];
     options_.memory_limit = kBudgets[in.up_to(std::size(kBudgets) - 1)];
     options_.threads = static_cast<unsigned>(1 + in.up_to(5));
-    options_.cache = static_cast<Cache>(in.up_to(3));
+    options_.cache = static_cast<Cache>(in.up_to(2));
     const std::uint8_t size = in.byte();
     file_ = test::random_file(random_, std::max<std::uint64_t>(plan::tuning.chunk_bytes, 4096),
                               kFileSizes[size < 250 ? size % 4 : 4]);

@@ -117,11 +117,11 @@ class Hashing {
     for (const Item& item : items_) total += item.end - item.begin;
     (void)run_tasks(items_.size(), total, console_, [this](std::size_t index, const Done& done) {
       Item& item = items_[index];
-      const Result<std::string> digest =
-          item.error ? Result<std::string>(*item.error) : base::guarded([&] { return digest_of(item, done); });
-      if (digest) item.digest = *digest;
-      if (!digest) item.error = digest.error();
-      // A digest that fails does not stop the others.
+      if (!item.error) {  // a digest that fails does not stop the others
+        const Result<std::string> digest = base::guarded([&] { return digest_of(item, done); });
+        if (digest) item.digest = *digest;
+        if (!digest) item.error = digest.error();
+      }
       return done(0) ? Status() : Status(Interrupt::error());
     });
     for (const Item& item : items_) {

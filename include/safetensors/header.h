@@ -265,7 +265,7 @@ class Header {
   /// the same offset are in the order of the writer: sorted by dtype rank() (highest first) and then by name. Spaces
   /// pad the text to header_bytes(), or to a multiple of 8 bytes if the text is longer. If this library wrote the
   /// header, the result is equal to the text in the file, byte for byte.
-  /// Errors: unsupported (tolerated() has faults, which this library does not write), out_of_memory.
+  /// Errors: unsupported (tolerated().any() is true: this library does not write such faults), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-"""The types of some arguments, also of those of the extension. They exist at run time, too, for `typing.get_type_hints`."""
+"""Types of arguments, also of the extension's. They exist at run time for `typing.get_type_hints`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ += _exported.__all__
 _from_numpy = converter("flax")
 
 
-# For an array that nothing else uses, so JAX may keep its memory. It does so if the alignment suits.
+# Takes an array that nothing else uses, so JAX may keep its memory. JAX does so if the alignment suits.
 _adopt = jax.device_put
 
 

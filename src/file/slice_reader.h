@@ -17,7 +17,8 @@ namespace safetensors::file {
 
 inline constexpr std::uint64_t kExactPiece = 64 << 10;  // bytes; a piece of this size or more is never read with a gap
 inline constexpr std::uint64_t kTinyPiece = 512;        // bytes; smaller pieces are read with gaps of up to kMaxGap
-inline constexpr std::uint64_t kMaxGap = 64 << 10;      // bytes; the widest gap that tiny pieces always read
+inline constexpr std::uint64_t kMaxGap = 64
+                                         << 10;  // bytes; the widest gap that is read, by tiny pieces and on a network
 inline constexpr std::uint64_t kMaxSpan = 1 << 20;  // bytes; read together, so that they stay in the cache of a core
 
 // Reads bytes of a tensor. offset: bytes from the start of the tensor. Pass std::ref() of a function, so that nothing
@@ -38,8 +39,8 @@ struct PieceExtent {
 [[nodiscard]] PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces);
 
 // Writes the pieces to destination, one after the other. bounce: the bounce buffer of the calling thread. max_gap:
-// pieces under kExactPiece are read together with gaps of up to so many bytes, because the storage delivers them faster
-// than it answers another read. May throw std::bad_alloc.
+// in bytes. Pieces under kExactPiece are read together if the gap between them is not wider. Use it if the storage
+// delivers the gap faster than it answers another read. May throw std::bad_alloc.
 [[nodiscard]] Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTensorBytes& read,
                                 io::BounceBuffer& bounce, std::byte* destination, std::uint64_t max_gap = 0);
 // Does the same for bytes in memory. bytes: the address of the byte at offset `low` of the tensor. They must hold the

@@ -54,11 +54,11 @@ struct ReaderThread {
 
 // The range of a source that will be read, and the method.
 struct Transfer {
-  std::uint64_t begin = 0;       // offset of the range
-  std::uint64_t size = 0;        // bytes of the range
-  bool in_runs = false;          // each thread reads long runs of consecutive ranges
-  bool sparse = false;           // most bytes of the range are in gaps that nobody reads
-  bool fills_cache = false;      // all bytes come through the page cache; else large reads of other bytes bypass it
+  std::uint64_t begin = 0;   // offset of the range
+  std::uint64_t size = 0;    // bytes of the range
+  bool in_runs = false;      // each thread reads long runs of consecutive ranges
+  bool sparse = false;       // most bytes of the range are in gaps that nobody reads
+  bool fills_cache = false;  // all bytes come through the page cache; else large reads of bytes that it lacks bypass it
   bool assume_uncached = false;  // the page cache counts as empty
 };
 

@@ -17,7 +17,6 @@
 #include "format/slice/slice.h"
 #include "os/available_memory.h"
 #include "os/huge_page_memory.h"
-#include "os/memory.h"
 #include "os/system_error.h"
 #include "plan/tuning.h"
 

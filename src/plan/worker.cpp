@@ -188,7 +188,7 @@ Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange 
   const auto read_bytes = [&](std::uint64_t offset, std::span<std::byte> bytes) {
     return read(item, slot, item.info().file_offset + offset, bytes);
   };
-  // On a network, the windows around small reads cover such gaps anyway.
+  // On a network, the windows around small reads cover gaps of this size anyway.
   const std::uint64_t max_gap = slot.reader->remote() ? file::kMaxGap : 0;
   Status status = file::read_slice(*item.slice, pieces, std::ref(read_bytes), gather_bounce_, to.data(), max_gap);
   if (!status && status.error().path.empty() && status.error().code == Errc::out_of_memory)

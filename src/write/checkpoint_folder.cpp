@@ -218,9 +218,9 @@ Status CheckpointFolder::make_folder() {
 
 // Removes the shards of killed writers before the new files need their space: without this, each killed save would
 // leave a whole model. A living writer has such shards only while it holds the lock, so the caller must hold it.
-void CheckpointFolder::remove_leftovers() {
+void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
   const std::vector<std::string> names =
-      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named_, listed_));
+      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named, listed));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   if (names.empty() || (options_.write.durability != Durability::none && os::sync(folder_.get()) != 0)) return;
   for (const std::string& name : names) {
@@ -235,25 +235,24 @@ void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_);
   std::optional<Result<io::FolderLock>> lock;
   if (options_.remove_old_files) lock.emplace(io::FolderLock::take(folder_.get(), path_, 1));
-  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
   if (!listed) return;
-  listed_ = *std::move(listed);
-  index_name_ = index_of(listed_, layout_);
-  named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_, layout_);
-  if (lock && *lock && (*lock)->held()) remove_leftovers();
+  index_name_ = index_of(*listed, layout_);
+  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
+  if (lock && *lock && (*lock)->held()) remove_leftovers(named, *listed);
   std::map<std::string_view, std::size_t> files;
   for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
   const auto is_file = [&](const std::string& name, os::FileStatus& found) {
     return os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 && found.is_regular();
   };
   os::FileStatus found;
-  for (const std::string& name : listed_) {
+  for (const std::string& name : *listed) {
     const auto file = files.find(format::without_generation(name));
     if (file != files.end() && is_file(name, found)) old_files_[file->second] = {name, found};
   }
   if (std::ranges::all_of(old_files_, [](const OldFile& old) { return old.status.has_value(); })) return;
-  for (const std::string& name : listed_) {
-    if (!named_.is_old(name) || !is_file(name, found)) continue;
+  for (const std::string& name : *listed) {
+    if (!named.is_old(name) || !is_file(name, found)) continue;
     if (!common_) common_ = found;
     keep_common(*common_, found);
   }
@@ -267,7 +266,6 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
 
 // Lists the folder, and reads its indexes. If the folder cannot be listed, the index of the model still may be read.
 void CheckpointFolder::look_at_old_files() {
-  listed_.clear();
   if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
     listed_ = *std::move(listed);
   else if (look_for(index_name_) == 0)
@@ -375,8 +373,8 @@ Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_file(std::size_
                                                                       bool shared) const {
   const std::string& name = layout_names_[file];
   const OldFile& old = old_files_[file];
-  // A folder may have the file's name, beside an old file of another generation. Under a free name, a killed writer
-  // leaves nothing.
+  // The temporary file is made as if it replaced `target`. If `name` is free, it is the target, because a killed writer
+  // then leaves nothing. If something has this name, which may be a folder, the old file is the target.
   const std::string& target = old.status && look_for(name) == 0 ? old.name : name;
   auto made = create_named(target, name, size, {.shared = shared, .like = old.status ? old.status : common_});
   if (made || made.error().os_error != EMFILE) return made;

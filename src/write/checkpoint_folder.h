@@ -53,7 +53,7 @@ class CheckpointFolder {
 
  private:
   using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
-  // The older file with the number of a new file, which gets its mode and owner.
+  // The older file with the number of a new file. The new file gets the mode and the owner of the older one.
   struct OldFile {
     std::string name;
     std::optional<os::FileStatus> status;  // if there is one
@@ -62,7 +62,7 @@ class CheckpointFolder {
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
   Status make_folder();
-  void remove_leftovers();
+  void remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed);
   void find_old_files();
   void look_at_old_files();
   [[nodiscard]] std::size_t last_generation() const;
@@ -88,7 +88,7 @@ class CheckpointFolder {
   std::vector<std::string> names_;
   std::vector<OldFile> old_files_;         // per file of the layout
   std::optional<os::FileStatus> common_;   // the mode and the owner of a file without an older file
-  std::vector<std::string> listed_;        // the names in the folder: when open(), and later commit(), looked
+  std::vector<std::string> listed_;        // the names in the folder when commit() looked
   NamedFiles named_;                       // the files that its indexes named then
   std::vector<std::string> taken_names_;   // names that choose_names() found in use
   std::size_t removed_generation_ = 0;     // the highest one that remove_leftovers() removed

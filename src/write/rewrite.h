@@ -47,7 +47,7 @@ struct RewriteOptions {
   std::optional<MetadataPairs> metadata = std::nullopt;
   // For a folder: `metadata` of the index, as CheckpointLayoutOptions::index_metadata.
   std::string index_metadata = {};
-  // As LayoutOptions::keep_order. nullopt: unless all files of the input have the order of the writer.
+  // As LayoutOptions::keep_order. nullopt keeps the order unless all files of the input have the order of the writer.
   std::optional<bool> keep_order = std::nullopt;
   // Alignment of the data in each file, as LayoutOptions::data_alignment.
   std::uint32_t data_alignment = 0;
@@ -59,8 +59,8 @@ struct CastReport {
   Dtype from = Dtype::U8;   // dtype in the input
   Dtype to = Dtype::U8;     // dtype in the output
   std::uint64_t numel = 0;  // number of elements
-  // Number of elements that the cast does not keep. Those that are too large become infinity, or the largest number or
-  // NaN if the new dtype has no infinity.
+  // What the cast lost. Elements that are too large become infinity, or the largest number or NaN if the new dtype has
+  // no infinity.
   format::CastLosses losses = {};
 };
 

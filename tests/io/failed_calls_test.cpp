@@ -1,4 +1,5 @@
-// Fails each system call that an AtomicFile makes, in turn, but for those that only look at a path (stat and readlink).
+// Fails each system call that an AtomicFile makes, in turn. Calls that only look at a path (stat, readlink) are left
+// out.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>

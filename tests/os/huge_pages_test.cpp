@@ -1,4 +1,5 @@
-// A report names huge pages as a fallback if they are unavailable. And the pages that provide_untouched() asks for.
+// Tests that a report names huge pages as a fallback if they are unavailable, and which pages provide_untouched()
+// provides.
 #include "os/huge_pages.h"
 
 #include <gtest/gtest.h>

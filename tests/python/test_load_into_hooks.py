@@ -285,7 +285,7 @@ model = Holder()
 load_into(model, sys.argv[1])  # imports all modules now
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
-    while True: load_into(model, sys.argv[1], cache="keep", threads=1, memory_limit=4096)
+    while True: load_into(model, sys.argv[1], threads=1, memory_limit=4096)
 except KeyboardInterrupt: print("KeyboardInterrupt")
 print(load_into(model, sys.argv[1]), all((tensor == int(name[1:])).all() for name, tensor in model.named_buffers()))
 """

@@ -228,7 +228,7 @@ def test_out_is_filled_with_every_backend(folder: Path) -> None:
         assert load(folder, backend=backend, keys=["*.norm"], out={"model.norm": out})["model.norm"] is out and (out == 1).all()
 
 
-def test_backends_that_contradict_are_refused(folder: Path) -> None:
+def test_unknown_backends_and_caches_are_refused(folder: Path) -> None:
     with pytest.raises(SafetensorError, match='^backend "x" is invalid'):
         load(folder, backend="x")  # type: ignore[arg-type]
     with pytest.raises(SafetensorError, match='^cache "x" is invalid'):

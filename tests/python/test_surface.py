@@ -199,6 +199,7 @@ def test_every_class_has_a_signature_and_help() -> None:
                 kind()
         elif not issubclass(kind, Exception):
             assert isinstance(inspect.signature(kind), inspect.Signature), name
+            assert kind.__init__.__qualname__ in (f"{kind.__qualname__}.__init__", "object.__init__"), name
         assert kind.__doc__ and name in pydoc.plain(pydoc.render_doc(kind))
 
 

@@ -105,7 +105,7 @@ class SaveFaults : public ModelFaults {
   std::vector<NamedTensor> tensors_;
 };
 
-TEST_F(SaveFaults, SyncsEachFileOnce) {
+TEST_F(SaveFaults, SyncsEachFileOnceInFewThreads) {
   supervised([&] {
     ASSERT_TRUE(succeeds(save_all(Durability::full)));
     EXPECT_LE(system.writers, 4u);

@@ -12,7 +12,6 @@ from .._types import Target
 from .dtypes import PACKED, UNPACKED, format_name
 
 
-
 def is_torch(array: Any) -> bool:
     """Return whether the object is a torch tensor. Does not import torch: without it, no object is one."""
     torch = sys.modules.get("torch")

@@ -97,8 +97,8 @@ def start_read(
     threads: int, memory_limit: int | str, cache: Cache, progress: bool | Progress | None, backend: str = "auto"
 ) -> tuple[ReadArguments, Callable[[], None]]:
     """Return the options of a native read, and a function that ends the progress. See `safetensors.load`."""
-    reads = backend == "pread" and cache in ("auto", "keep")
-    cache = "fill" if reads else cache  # the extension refuses an unknown word
+    if backend == "pread" and cache in ("auto", "keep"):  # the extension refuses an unknown word
+        cache = "fill"
     limit = to_bytes(memory_limit, "memory_limit")
     report, end_progress = reporter(progress)
     given = ReadArguments(threads=threads, memory_limit=limit, cache=cache, progress=report, device_stream=None)

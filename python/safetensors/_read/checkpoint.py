@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from glob import escape
 from typing import TYPE_CHECKING, Any, overload
@@ -210,7 +211,8 @@ class Checkpoint(Mapping[str, Tensor]):
         try:
             return CheckpointStream(native.stream(requests, **given), names, end_progress)
         except BaseException:
-            end_progress()
+            with suppress(Exception):
+                end_progress()
             raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -102,7 +103,8 @@ class SaveOptions:
         try:
             return _native._checkpoint_writer(folder, layout, **given), end_progress
         except BaseException:
-            end_progress()
+            with suppress(Exception):
+                end_progress()
             raise
 
 
