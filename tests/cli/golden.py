@@ -6,8 +6,9 @@
 A case is a line `$ COMMAND`, run by sh in a fresh folder of inputs for each file of cases (make_inputs.py), then its
 standard output behind `> `, its standard error behind `! ` and its exit code behind `? `. A last line without a line
 feed ends in `<no line feed>`; characters that cannot be seen stand as <hex>. Output of a command with --json must also
-be JSON. Everything else, before the first case or between cases, is a comment and begins with `#`.
---update writes what the commands print now: read the difference before it is committed.
+be JSON. A line `% COMMAND => MESSAGE` is the case of a command that is called wrongly: it prints only the message and
+the hint to its help, and ends with 2. Everything else, before the first case or between cases, is a comment and begins
+with `#`. --update writes what the commands print now: read the difference before it is committed.
 """
 
 import argparse
@@ -59,12 +60,29 @@ def run(command, folder, program):
     return lines
 
 
+def usage_error(message):
+    """The lines of a command that is called wrongly. The message begins with the name of the command."""
+    return [f"! {message}", f"! Try '{message.split(':')[0]} --help'.", "? 2"]
+
+
+def written(command, lines):
+    """The lines of a case in a file."""
+    if lines == usage_error(lines[0][2:]):
+        return [f"% {command} => {lines[0][2:]}"]
+    return ["$ " + command, *lines]
+
+
 def split(lines):
     """(comment lines, command, expected lines) of each case, and the lines left at the end."""
     cases, comment, index = [], [], 0
     while index < len(lines):
         line = lines[index]
         index += 1
+        if line.startswith("% "):
+            command, _, message = line[2:].partition(" => ")
+            cases.append((comment, command, usage_error(message)))
+            comment = []
+            continue
         if not line.startswith("$ "):
             if not line.startswith("#"):
                 sys.exit(f"neither a case nor a comment: {line}")
@@ -82,12 +100,12 @@ def split(lines):
 def check_file(path, program, update):
     with open(path, encoding="utf-8") as file:
         cases, rest = split(file.read().splitlines())
-    failures, written = 0, []
+    failures, updated = 0, []
     with tempfile.TemporaryDirectory() as folder:
         make_inputs.main(folder)
         for comment, command, expected in cases:
             actual = run(command, folder, program)
-            written += comment + ["$ " + command] + actual
+            updated += comment + written(command, actual)
             if actual == expected or update:
                 continue
             failures += 1
@@ -96,7 +114,7 @@ def check_file(path, program, update):
             print("\n".join(["  actual:"] + ["    " + x for x in actual]))
     if update:
         with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join(written + rest) + "\n")
+            file.write("\n".join(updated + rest) + "\n")
     print(f"{os.path.basename(path)}: {len(cases)} cases, {failures} failed")
     return failures, len(cases)
 
