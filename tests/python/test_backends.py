@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,18 +149,6 @@ def test_without_page_cache_no_byte_is_requested_twice(tmp_path: Path) -> None:
     assert counts["bytes"] < (tmp_path / "t").stat().st_size + 100_000
 
 
-def test_torch_index_out_of_range_reads_no_tensor(slow: slow_files.Mounted) -> None:
-    framework("torch")
-    with safe_open(slow.path / "t", "pt") as f:
-        part = f.get_slice("large")
-        part[0]
-        slow.counts()
-        with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 3000"):
-            part[3000]
-        # Windows that were requested before may still come, but not the whole tensor.
-        assert slow.counts()["bytes"] < 3000 * 100 * 8 / 2
-
-
 CALLS = {  # `f` is the open file
     "load_file": "stn.load_file(path)['large'].sum()",
     "get_tensor": "f.get_tensor('large').sum()",
@@ -211,18 +198,3 @@ def test_read_errors_of_a_server_are_exceptions(call: str, slow: slow_files.Moun
 def test_truncated_files_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
     status, output = run_while(slow.path / "t", CALLS[call], lambda: os.truncate(slow.source / "t", 1 << 20))
     assert status == 0 and output.startswith("SafetensorError None file_truncated ") and "large" in output
-
-
-def test_a_map_ends_the_process(slow: slow_files.Mounted) -> None:
-    """The same failure kills a program that maps the file, which is done on request: so the tests above prove something."""
-    status, output = run_while(slow.path / "t", CALLS["load_file"], lambda: slow.set(fail_from=1 << 20), SAFETENSORS_BACKEND="mmap")
-    assert (status, output) == (-signal.SIGBUS, "")
-
-
-def test_the_reference_ends_the_process(slow: slow_files.Mounted, reference: str) -> None:
-    code = "import sys; from safetensors.torch import load_file; t = load_file(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); print(t['large'].sum())"
-    with subprocess.Popen([reference, "-c", code, str(slow.path / "t")], stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        slow.set(fail_from=1 << 20)
-        output = process.communicate("go\n")[0]
-    assert (process.returncode, output) == (-signal.SIGBUS, "")

@@ -193,15 +193,6 @@ def test_ctrl_c_on_one_rank(tmp_path: Path, case: str) -> None:
     assert found == {}, "\n".join(found.values())
 
 
-def test_documents_say_where_ctrl_c_is_no_checkpoint_exception() -> None:
-    text = (Path(__file__).parents[2] / "docs/distributed.md").read_text()
-    assert "| Ctrl-C on a rank while torch exchanges plans or results | this rank raises `KeyboardInterrupt`." in text
-    table = 'except in the cases of the table in "Errors of dcp.load" of docs/distributed.md'
-    for owner in (StorageReader, StorageWriter):
-        said = " ".join((owner.__doc__ or "").split())
-        assert re.search(f"CheckpointException on all ranks, [^.]*{re.escape(table)}", said)
-
-
 @pytest.mark.parametrize("missing", ["torch", "torch.distributed.checkpoint"])
 def test_the_import_error_says_what_is_needed(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None\nimport safetensors.distributed"

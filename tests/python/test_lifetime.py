@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import signal
 import sys
@@ -151,24 +150,6 @@ def test_a_weakref_to_a_tensor_dies_with_it(path: Path, backend: str) -> None:
 
 
 @BACKENDS
-def test_a_forked_child_goes_on_reading(path: Path, backend: str) -> None:
-    with safe_open(path, "np", backend=backend) as f:
-        array = f.get_tensor("large")
-        child = os.fork()
-        if child == 0:
-            good = (
-                f.get_tensor("large")[7] == 7
-                and f.get_slice("small")[1:].tolist() == [1, 2, 3]
-                and array[9] == 9
-                and f.keys() == ["large", "small"]
-                and len(stn.load_file(path, backend=backend)) == 2
-            )
-            os._exit(0 if good else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert f.get_tensor("large")[7] == 7
-
-
-@BACKENDS
 def test_a_child_reads_what_its_parent_read_with_several_threads(tmp_path: Path, backend: str) -> None:
     big = np.arange(6 << 20, dtype=np.float64)  # 48 MiB
     stn.save_file({"big": big, "more": big}, tmp_path / "big", durability="none")
@@ -182,22 +163,6 @@ def test_a_child_reads_what_its_parent_read_with_several_threads(tmp_path: Path,
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert (stn.load_file(tmp_path / "child")["big"] == big).all()
-
-
-def _sum(arguments: tuple[str, str, int]) -> float:
-    path, backend, begin = arguments
-    with safe_open(path, "np", backend=backend) as f:
-        return float(f.get_slice("large")[begin : begin + 1000].sum())
-
-
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-@BACKENDS
-def test_processes_of_every_kind(path: Path, method: str, backend: str) -> None:
-    warm = stn.load_file(path, backend=backend)["large"]  # the parent has used it before
-    work = [(str(path), backend, i * 1000) for i in range(6)]
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        sums = pool.map(_sum, work)
-    assert sums == [float(warm[i * 1000 : (i + 1) * 1000].sum()) for i in range(6)]
 
 
 class Rows:

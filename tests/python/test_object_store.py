@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import object_store
 import pytest
-from command_line import command
 
 import safetensors
 import safetensors.numpy as stn
@@ -71,14 +70,6 @@ def test_saves_a_file_over_itself(store: Path, allowed: None) -> None:
     assert same(stn.load_file(path), NEW)
 
 
-def test_writer_writes_in_place(store: Path, allowed: None) -> None:
-    path = store / "t.safetensors"
-    stn.save_file(OLD, path)
-    with safetensors.Writer(path, {"w": ("F32", [4])}) as writer:
-        writer.write("w", np.arange(4, dtype=np.float32))
-    assert same(stn.load_file(path), {"w": np.arange(4, dtype=np.float32)})
-
-
 def test_folder_of_shards(store: Path, allowed: None) -> None:
     folder = store / "model"
     folder.mkdir()
@@ -86,11 +77,3 @@ def test_folder_of_shards(store: Path, allowed: None) -> None:
         safetensors.save(tensors, folder, max_shard_size="1MB")
         assert same(Checkpoint(folder).load(), tensors)
     assert not [name for name in names(folder) if "tmp" in name]
-
-
-def test_command_writes_in_place(store: Path, tmp_path: Path, allowed: None) -> None:
-    stn.save_file(NEW, tmp_path / "source.safetensors")
-    path = store / "t.safetensors"
-    command("merge", tmp_path / "source.safetensors", "-o", path)
-    command("meta", "set", path, "a=b")
-    assert same(stn.load_file(path), NEW) and Checkpoint(path).metadata() == {"a": "b"}

@@ -56,22 +56,6 @@ def arguments() -> Iterator[Any]:
 ARGUMENTS = list(arguments())
 
 
-def test_finds_the_functions() -> None:
-    found = {str(each.id) for each in ARGUMENTS}
-    expected = {
-        "load-paths", "stream-paths", "Checkpoint-paths", "safe_open-filename",
-        "save-path", "serialize_file-filename", "Writer-path", "CheckpointWriter-folder",
-        "numpy.load_file-filename",
-    }  # fmt: skip
-    if installed("torch"):
-        expected |= {
-            "torch.load_model-filename", "torch.load_into-path", "distributed.load_sharded-path", "distributed.save_sharded-path",
-            "distributed.StorageReader-path", "distributed.StorageReader.reset-checkpoint_id",
-            "distributed.StorageWriter-path", "distributed.StorageWriter.reset-checkpoint_id",
-        }  # fmt: skip
-    assert {f"safetensors.{name}" for name in expected} <= found
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     save_file({"a": np.zeros(3, np.float32)}, tmp_path / "a.safetensors")

@@ -353,20 +353,6 @@ def test_open_file_object_can_be_prefetched(path: Path) -> None:
     assert p.take("b").tolist() == B[1:3].tolist() and meta.shape == [4, 3]
 
 
-@FRAMEWORKS
-def test_large_tensors_equal_get_tensors(tmp_path: Path, kind: str) -> None:
-    shapes = {"a": (3 << 20,), "b": (7, 1 << 18), "c": (1,), "d": (513, 4099)}
-    tensors = {n: np.random.default_rng(2).random(s, np.float32) for n, s in shapes.items()}
-    stn.save_file(tensors, tmp_path / "t", durability="none")
-    with opened(tmp_path / "t", kind, backend="pread") as f, f.prefetch() as p:
-        whole = f.get_tensors()
-        for name, tensor in p:
-            assert np.array_equal(tensor, whole[name]) and np.array_equal(tensor, tensors[name])
-    with opened(tmp_path / "t", kind) as f, f.prefetch({"d": slice(5, 400), "b": slice(-2, None)}) as p:
-        assert np.array_equal(p.take("d"), tensors["d"][5:400])
-        assert np.array_equal(p.take("b"), tensors["b"][-2:])
-
-
 @pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 def test_shortened_file_fails_per_tensor(path: Path, backend: str) -> None:
     with opened(path, backend=backend) as f:

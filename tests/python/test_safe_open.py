@@ -303,36 +303,25 @@ def test_slices_are_arrays_of_their_own(path: Path) -> None:
 
 SLICING = "Error during slicing {} with shape [10, 5]: "
 BEYOND = SLICING + "index {} out of bounds for tensor dimension #{} of size {}"
-UNSUPPORTED = "Unsupported slice index at position {}: expected slice, int, or ellipsis"
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 @pytest.mark.parametrize(
     ("index", "text"),
     [
-        (-11, "Invalid index -11 for dimension 0 of size 10"),
         ((slice(5, 20), -6), "Invalid index -6 for dimension 1 of size 5"),
-        (10, BEYOND.format("[10]", 10, 0, 10)),
         ((slice(2, None), 20), BEYOND.format("[2:, 20]", 20, 1, 5)),
         (slice(None, 20), BEYOND.format("[:20]", 19, 0, 10)),
-        (slice(10, 20), BEYOND.format("[10:20]", 10, 0, 10)),
-        (slice(11, None), BEYOND.format("[11:]", 11, 0, 10)),
         (slice(12, 20), BEYOND.format("[12:20]", 12, 0, 10)),  # the start, if it is beyond
         ((30, 20), BEYOND.format("[30, 20]", 20, 1, 5)),  # dimensions are checked last to first
-        ((-1, 9), BEYOND.format("[9, 9]", 9, 1, 5)),
-        ((..., 10), BEYOND.format("[:, 10]", 10, 1, 5)),
         (slice(20, 30, 2), BEYOND.format("[20:30:2]", 20, 0, 10)),
-        ((1, 2, 3), SLICING.format("[1, 2, 3]") + "more slicing indexes than dimensions in tensor"),
-        ((1, 2, 3, ...), SLICING.format("[1, 2, 3]") + "more slicing indexes than dimensions in tensor"),
-        ((..., ...), "Only one ellipsis (...) is allowed in slice index"),
         ([1, 2], "Non empty lists are not implemented"),
-        *((wrong, UNSUPPORTED.format(0)) for wrong in (None, "x", 1.5, 2**70)),
-        ((1, None), UNSUPPORTED.format(1)),
+        ((1, None), "Unsupported slice index at position 1: expected slice, int, or ellipsis"),
         (slice(None, None, 0), "Slice step must not be zero"),
     ],
 )
-def test_slices_that_are_wrong_say_how(path: Path, backend: str, index: Any, text: str) -> None:
-    with safe_open(path, "np", backend=backend) as f, raises(SafetensorError, text):
+def test_slices_that_are_wrong_say_how(path: Path, index: Any, text: str) -> None:
+    """test_slices_reference.py compares the texts of many more indices with those of the reference."""
+    with safe_open(path, "np") as f, raises(SafetensorError, text):
         f.get_slice("a")[index]
 
 

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import command
 from conftest import elsewhere, framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import safetensors
-import safetensors.numpy as stn
-from safetensors import Checkpoint, CheckpointLayout, CheckpointWriter, SafetensorError, Writer, load, save
+from safetensors import Checkpoint, CheckpointLayout, CheckpointWriter, SafetensorError, load, save
 
 TENSORS = {name: np.full((2, 3), i, np.float32) for i, name in enumerate("abcde")}
 NAMES = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
@@ -33,25 +31,6 @@ def same(tensors: dict[str, Any], path: Path, expected: dict[str, Any] = TENSORS
 
 
 sizes = st.integers(0, 12)
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3).filter(lambda name: name != "__metadata__")
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.dictionaries(names, sizes, min_size=1, max_size=12), st.integers(1, 25))
-def test_layout_equals_that_of_huggingface_hub(model: dict[str, int], limit: int) -> None:
-    arrays = {name: np.zeros(size, np.uint8) for name, size in model.items()}
-    hub = framework("huggingface_hub")
-    expected = hub.split_state_dict_into_shards_factory(
-        arrays,
-        get_storage_size=lambda array: array.nbytes,
-        get_storage_id=lambda array: None if array.nbytes else "no memory",  # as of torch tensors
-        filename_pattern="model{suffix}.safetensors",
-        max_shard_size=limit,
-    )
-    layout = CheckpointLayout(arrays, max_shard_size=limit)
-    compare(layout, expected)
-
-
 def compare(layout: CheckpointLayout, expected: Any) -> None:
     assert {file: sorted(names) for file, names in layout.files.items()} == {
         file: sorted(names) for file, names in expected.filename_to_tensors.items()
@@ -83,30 +62,6 @@ def test_torch_layout_equals_that_of_huggingface_hub(data: st.DataObject) -> Non
     hub = framework("huggingface_hub")
     expected = hub.split_torch_state_dict_into_shards(model, max_shard_size=limit)
     compare(CheckpointLayout(model, max_shard_size=limit), expected)
-
-
-NO_BYTES = [
-    {"e": 0, "x": 10, "f": 0, "y": 10, "g": 0},
-    {"x": 10, "e": 0, "y": 10, "f": 0},
-    {"big": 20, "e": 0, "next": 20, "f": 0, "small": 5},
-    {"e": 0, "f": 0},
-    {"x": 10, "e": 0, "f": 0, "y": 1, "g": 0, "z": 10},
-]
-
-
-def test_the_command_puts_tensors_without_bytes_where_huggingface_hub_does(tmp_path: Path) -> None:
-    torch = framework("torch")
-    hub = framework("huggingface_hub")
-    for i, model in enumerate(NO_BYTES):
-        tensors = {name: torch.zeros(size, dtype=torch.uint8) for name, size in model.items()}
-        file, folder = tmp_path / f"{i}.safetensors", tmp_path / str(i)
-        with Writer(file, tensors, order="given") as writer:
-            for name, tensor in tensors.items():
-                writer.write(name, tensor)
-        command("split", file, folder, "--max-shard-size", "10")
-        expected = hub.split_torch_state_dict_into_shards(tensors, max_shard_size=10)
-        found = {path.name: set(stn.load_file(path)) for path in folder.glob("*.safetensors")}
-        assert found == {file: set(names) for file, names in expected.filename_to_tensors.items()}
 
 
 def test_default_size_is_that_of_huggingface_hub() -> None:
@@ -316,16 +271,6 @@ def test_progress_function_cannot_use_writer(tmp_path: Path) -> None:
     with pytest.raises(SafetensorError, match="cannot be used by its progress function"):
         writer.write("a", TENSORS["a"])
     writer.close()
-
-
-def test_write_after_failed_commit_fails(tmp_path: Path) -> None:
-    writer = CheckpointWriter(tmp_path / "m", {"a": TENSORS["a"]})
-    writer.write("a", TENSORS["a"])
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "x").write_bytes(b"x")
-    for call in (writer.commit, lambda: writer.write("a", TENSORS["a"]), writer.commit):
-        with pytest.raises(SafetensorError, match="cannot put the new folder in place"):
-            call()
 
 
 NESTED = r"^tensors\['a'\] is dict: give a flat dict of tensors, with names such as 'a.b'$"

@@ -13,7 +13,7 @@ import sharded
 from conftest import framework
 from sharded import same
 
-from safetensors import Checkpoint, CheckpointLayout, MissingTensorError, SafetensorError, Writer, load, safe_open, stream
+from safetensors import Checkpoint, MissingTensorError, SafetensorError, Writer, load, safe_open, stream
 
 LAYERS = {f"model.layers.{i}.{part}": np.full((2, 3), i, np.float32) for i in range(12) for part in ("weight", "bias")}
 TENSORS = {**LAYERS, "model.norm": np.ones(3, np.float32), "Model.norm": np.zeros(3, np.float32), "a[0]": np.arange(2), "a0": np.arange(3)}
@@ -38,16 +38,10 @@ def loaded(folder: Path, **options: Any) -> list[str]:
     ("keys", "wanted"),
     [
         (["model.layers.1.*"], {"model.layers.1.weight", "model.layers.1.bias"}),
-        (["model.layers.1?.bias"], {"model.layers.10.bias", "model.layers.11.bias"}),
-        (["model.layers.[02].bias"], {"model.layers.0.bias", "model.layers.2.bias"}),
         (["model.layers.[!0-9]*", "a0"], None),
         (["model.norm*"], {"model.norm"}),  # not Model.norm
-        (["*.norm"], {"model.norm", "Model.norm"}),
-        (["*"], set(TENSORS)),
         (["a[0]"], {"a[0]"}),  # a name is not a pattern
-        (["a[0-1]"], {"a0"}),
         (["a\\[?]"], {"a[0]"}),  # as in the command
-        (["a[^1-9]"], {"a0"}),
         ([], set()),
     ],
 )
@@ -108,21 +102,9 @@ def test_missing_name_suggests_similar_one(folder: Path) -> None:
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("17", 17), ("17B", 17), ("1KB", 1000), ("1kb", 1000), ("1KiB", 1024), ("1GB", 10**9), ("512MiB", 512 << 20),
-        (" 2 TB ", 2 * 10**12), ("1.5GiB", 3 << 29), ("0.25 MB", 250_000), ("1.0001KB", 1000), (12, 12),
-    ],
-)  # fmt: skip
-def test_sizes_are_understood(text: Any, size: int) -> None:
-    for bytes_too_many in (0, 1):
-        layout = CheckpointLayout({"a": ("U8", [size - 1]), "b": ("U8", [1 + bytes_too_many])}, max_shard_size=text)
-        assert len(layout.files) == 1 + bytes_too_many
-
-
-@pytest.mark.parametrize("text", ["", "GB", "-1", "1 G", "1iB", "1e9", "0x10", "1GB2", "1.", ".5GB", "1 gigabyte", "1GbB", "١GB"])
+@pytest.mark.parametrize("text", ["", "1 gigabyte", "١GB"])
 def test_sizes_that_are_unclear_are_refused(folder: Path, text: str) -> None:
+    assert len(load(folder, memory_limit="1MiB")) == len(list(stream(folder, memory_limit="64KB"))) == len(TENSORS)
     for call in (load, stream):
         with pytest.raises(ValueError) as caught:
             call(folder, memory_limit=text)
@@ -130,10 +112,6 @@ def test_sizes_that_are_unclear_are_refused(folder: Path, text: str) -> None:
             f"memory_limit {text!r} is invalid: expected a number of bytes, or a text such as "
             '"1GB" (1000 ** 3 bytes) or "512MiB" (512 * 1024 ** 2 bytes)'
         )
-
-
-def test_memory_limit_may_be_a_text(folder: Path) -> None:
-    assert len(load(folder, memory_limit="1MiB")) == len(list(stream(folder, memory_limit="64KB"))) == len(TENSORS)
 
 
 # Dtypes
@@ -226,11 +204,3 @@ def test_out_is_filled_with_every_backend(folder: Path) -> None:
     for backend in ("auto", "pread", "mmap"):
         out = np.zeros(3, np.float32)
         assert load(folder, backend=backend, keys=["*.norm"], out={"model.norm": out})["model.norm"] is out and (out == 1).all()
-
-
-def test_unknown_backends_and_caches_are_refused(folder: Path) -> None:
-    with pytest.raises(SafetensorError, match='^backend "x" is invalid'):
-        load(folder, backend="x")  # type: ignore[arg-type]
-    with pytest.raises(SafetensorError, match='^cache "x" is invalid'):
-        load(folder, backend="pread", cache="x")  # type: ignore[arg-type]
-    assert len(load(folder, backend="pread", cache="keep")) == len(TENSORS)

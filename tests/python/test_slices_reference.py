@@ -104,20 +104,6 @@ NUMPY_DIFFERENCES: dict[str, Callable[[str, Any, Any], bool]] = {
     "nothing": lambda index, ours, theirs: is_ok(ours) and 0 in ours[2] and not is_ok(theirs),
     "negative bounds": lambda index, ours, theirs: theirs[1:] == ["OverflowError", "can't convert negative int to unsigned"],
 }  # fmt: skip
-PREAD_TORCH_DIFFERENCES: dict[str, Callable[[str, Any, Any], bool]] = {
-    "steps": lambda index, ours, theirs: (
-        ours[1] == "ValueError" and theirs[2].startswith("Slice step must be a positive integer")
-    ),
-    "bounds": lambda index, ours, theirs: is_ok(ours) and not is_ok(theirs) and "slice" in index,
-    "nothing": lambda index, ours, theirs: is_ok(ours) and 0 in ours[2] and theirs[1] == "SafetensorError",
-    "torch's indices": lambda index, ours, theirs: (
-        any(word in index for word in ("None", "[", "True", "False", "range", "tensor", "(..., ...)", "..., ...)"))
-        and "slice(" not in index.replace("slice(None)", "").replace("[slice(", "[")
-    ),
-    "negative bounds": lambda index, ours, theirs: theirs[1] == "OverflowError" and ours[1] == "SafetensorError",
-}  # fmt: skip
-
-
 def compare(reference: str, request: list[Any], differences: dict[str, Callable[[str, Any, Any], bool]]) -> Counter[str]:
     ours, theirs = outcomes(sys.executable, *request), outcomes(reference, *request)
     assert ours.keys() == theirs.keys() and len(ours) > 400
@@ -149,14 +135,6 @@ def test_mapped_torch_slices(reference: str, path: Path) -> None:
         pytest.skip("torch is not here")
     met = compare(reference, ["pt", "mmap", str(path), NAMES, [*PLAIN, *ADVANCED, *TENSORS]], {})
     assert set(met) == {"same"}
-
-
-def test_read_torch_slices(reference: str, path: Path) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
-    request = ["pt", "pread", str(path), NAMES, [*PLAIN, *ADVANCED, *TENSORS]]
-    met = compare(reference, request, PREAD_TORCH_DIFFERENCES)
-    assert met["same"] > 300 and all(met[kind] for kind in PREAD_TORCH_DIFFERENCES), met
 
 
 def test_backends_of_torch_agree(path: Path) -> None:

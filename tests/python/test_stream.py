@@ -63,11 +63,6 @@ def test_closing_ends_it_early(many: Path) -> None:
     assert gone() is None
 
 
-def test_what_was_taken_is_never_written_to_again(many: Path) -> None:
-    for name, array in list(stream(many, memory_limit=3 << 20, threads=3)):
-        assert (array == int(name[1:])).all()
-
-
 def test_an_error_while_it_reads_is_raised_and_stays(many: Path) -> None:
     file = sorted(many.glob("*.safetensors"))[1]
     checkpoint = Checkpoint(many)

@@ -15,7 +15,7 @@ from conftest import elsewhere, framework, installed
 from test_interchange import ask
 
 import safetensors.numpy as stn
-from safetensors import SafetensorError, TensorSpec, Writer, serialize_file
+from safetensors import TensorSpec, Writer, serialize_file
 
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
 Save = Callable[..., None]
@@ -44,21 +44,9 @@ def torch_streamed(path: Path, **options: Any) -> None:
     stt.save_file({"a": elsewhere(torch.from_numpy(ARRAY))}, path, **options)
 
 
-def torch_model(path: Path, **options: Any) -> None:
-    torch = framework("torch")
-    import safetensors.torch as stt
-
-    class Model(torch.nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("a", torch.from_numpy(ARRAY.copy()))
-
-    stt.save_model(Model(), path, **options)
-
-
 SAVES: list[Save] = [serialized, numpy_file]
 if installed("torch"):
-    SAVES += [torch_file, torch_streamed, torch_model]
+    SAVES += [torch_file, torch_streamed]
 each_save = pytest.mark.parametrize("save", SAVES)
 
 
@@ -84,35 +72,6 @@ def test_link_is_replaced_and_target_stays(save: Save, tmp_path: Path) -> None:
         assert blob.read_bytes() == b"shared by others"
     assert sorted(os.listdir(tmp_path)) == ["blobs", "model.safetensors"]
     assert os.listdir(tmp_path / "blobs") == ["blob"]
-
-
-@each_save
-@pytest.mark.parametrize("target", ["nowhere/blob", "blob", "model.safetensors", "folder"])
-def test_links_that_lead_to_no_file_are_replaced(save: Save, target: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    path = tmp_path / "model.safetensors"
-    path.symlink_to(target)
-    save(path)
-    check_saved(path)
-    assert sorted(os.listdir(tmp_path)) == ["folder", "model.safetensors"]
-
-
-def test_what_fails_leaves_the_link(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    path.symlink_to("blob")
-    with pytest.raises(SafetensorError):
-        serialize_file({"a": TensorSpec(dtype="uint8", shape=[2], data_ptr=1, data_len=1)}, path)
-    assert os.readlink(path) == "blob" and os.listdir(tmp_path) == ["model.safetensors"]
-
-
-@pytest.mark.parametrize("target", ["/dev/null", "/proc/self/fd/1", "fifo"])
-def test_links_to_devices_are_refused(target: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    path = tmp_path / "model.safetensors"
-    path.symlink_to(target)
-    with pytest.raises(SafetensorError, match="^Error while serializing: cannot replace a ") as caught:
-        numpy_file(path)
-    assert caught.value.code == "not_regular_file" and os.readlink(path) == target
 
 
 def test_a_writer_follows_the_link(tmp_path: Path) -> None:

@@ -106,17 +106,6 @@ def test_one_handle_serves_many_threads(path: Path, arrays: Arrays, backend: str
             at_once(lambda number, f=f: read_everything(f, arrays, number))  # type: ignore[misc]
 
 
-@BACKENDS
-def test_each_thread_has_its_own_handle(path: Path, arrays: Arrays, backend: str) -> None:
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            with safe_open(path, "np", backend=backend) as f:
-                read_everything(f, arrays, number)
-            same_all(stn.load_file(path, backend=backend), arrays)
-
-    at_once(work)
-
-
 def test_one_slice_serves_many_threads(path: Path, arrays: Arrays) -> None:
     with safe_open(path, "np") as f:
         large = f.get_slice("large")
@@ -193,20 +182,6 @@ def test_threads_save_files_of_their_own(path: Path, arrays: Arrays, tmp_path: P
             same_all(load(tmp_path / f"model{number}"), arrays)
 
     at_once(work)
-
-
-def test_threads_save_to_one_path(arrays: Arrays, tmp_path: Path) -> None:
-    """The file is always that of one of the threads, as a whole."""
-    one = tmp_path / "one.safetensors"
-    texts = [stn.save({"a": np.full(5000, number)}) for number in range(THREADS)]
-
-    def work(number: int) -> None:
-        for _ in range(ROUNDS):
-            stn.save_file({"a": np.full(5000, number)}, one, durability="none")
-            assert one.read_bytes() in texts
-
-    at_once(work)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["one.safetensors"]
 
 
 def test_threads_write_to_one_writer(arrays: Arrays, tmp_path: Path) -> None:

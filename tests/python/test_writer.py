@@ -104,14 +104,6 @@ def test_dtypes_of_frameworks(path: Path) -> None:
     assert checkpoint["g"].tolist() == [[0, 0], [1, 1]] and checkpoint["j"].tolist() == table["j"][1].tolist()
 
 
-def test_rows_that_end_within_a_byte_are_written_whole(path: Path) -> None:
-    with Writer(path, {"w": ("F6_E2M3", (4, 2))}) as writer:
-        with pytest.raises(SafetensorError, match="^tensor `w` has rows that do not end with a byte: write it whole$"):
-            writer.write("w", bytes(1), start=0)
-        writer.write("w", bytes(range(6)))
-    assert path.read_bytes()[-6:] == bytes(range(6))
-
-
 WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("z", b""), MissingTensorError, "^the writer has no tensor 'z'$"),
     (lambda w: w.write("\ud800", b""), MissingTensorError, r"'\\ud800'$"),
@@ -196,13 +188,6 @@ def test_a_body_that_raises_leaves_the_old_file(path: Path, error: type[BaseExce
         writer.write("a", b"xy")
 
 
-def test_a_byte_that_is_missing_leaves_the_old_file(path: Path) -> None:
-    with pytest.raises(SafetensorError, match="tensor `a`: bytes 1 to 2 of 2 were never written"):
-        with Writer(path, {"a": ("U8", (2,))}) as writer:
-            writer.write("a", b"x", start=0)
-    assert untouched(path)
-
-
 def test_commit_and_close_by_hand(path: Path) -> None:
     with Writer(path, {"a": ("U8", (2,))}) as writer:
         writer.close()
@@ -238,13 +223,6 @@ def test_copies_merge_a_checkpoint_into_one_file(tmp_path: Path) -> None:
     loaded = load(tmp_path / "one")
     assert all(sharded.same(loaded[name], array) for name, array in arrays.items())
     assert sharded.same(loaded["again"], arrays["wte"])
-
-
-def test_a_file_may_be_rewritten_from_itself(path: Path) -> None:
-    source = Checkpoint(path)
-    with Writer(path, {"new": ("I64", (3,))}) as writer:
-        writer.copy("new", source, "old")
-    assert load(path)["new"].tolist() == [0, 1, 2] and source["old"].tolist() == [0, 1, 2]
 
 
 def test_commit_and_close_while_other_threads_write(path: Path) -> None:
