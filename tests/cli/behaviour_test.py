@@ -15,6 +15,7 @@ import struct
 import subprocess
 import unittest
 
+import elements
 import make_inputs
 import terminal
 from command import PROGRAM, CommandTest, environment, make_sparse
@@ -156,14 +157,6 @@ class FileTest(CommandTest):
             for command in (("cat", name, "x"), ("meta", "get", name, "x"), ("meta", "set", name, "x=y")):
                 self.assertEqual(self.run_command(*command).returncode, 3, command)
 
-    def test_a_new_file_has_the_mode_of_the_umask_and_a_replaced_one_keeps_its_own(self):
-        target = self.path("mode.bin")
-        self.run_command("cat", "good.safetensors", "scale", "-o", target, umask=0o027)
-        self.assertEqual(os.stat(target).st_mode & 0o7777, 0o640)
-        os.chmod(target, 0o604)
-        self.run_command("cat", "good.safetensors", "scale", "-o", target, "--force", umask=0o077)
-        self.assertEqual(os.stat(target).st_mode & 0o7777, 0o604)
-
     def test_a_large_tensor_is_written_in_bounded_memory(self):
         make_sparse(self.path("sparse.safetensors"), 600 << 20)
         arguments = [PROGRAM, "cat", "sparse.safetensors", "t"]
@@ -215,15 +208,15 @@ class ValueTest(CommandTest):
 
     def test_text_of_f4_and_f6_does_not_depend_on_where_a_chunk_ends(self):
         count = 4 << 20
-        for dtype, bits in (("F4", 4), ("F6_E2M3", 6)):
-            data = bytes(range(251)) * (count * bits // 8 // 251 + 1)
-            data = data[: count * bits // 8]
+        for dtype in ("F4", "F6_E2M3"):
+            size = count * elements.BITS[dtype] // 8
+            data = (bytes(range(251)) * (size // 251 + 1))[:size]
             with open(self.path("packed.safetensors"), "wb") as file:
                 file.write(make_inputs.of_tensors([("t", dtype, [count], data)]))
             lines = self.output("cat", "packed.safetensors", "t", "--format", "text").decode().strip("[]\n").split(", ")
             self.assertEqual(len(lines), count)
             texts = {}
-            for code, text in zip(codes(data, bits), lines):
+            for code, text in zip(elements.codes(dtype, data), lines):
                 self.assertEqual(texts.setdefault(code, text), text)
 
     def test_npy_says_what_the_tensor_is(self):
@@ -275,26 +268,6 @@ class ValueTest(CommandTest):
     def test_a_path_alone_is_summarized(self):
         self.assertEqual(self.output("good.safetensors"), self.output("info", "good.safetensors"))
         self.assertEqual(self.output("./model", "--json"), self.output("info", "./model", "--json"))
-
-    def test_options_are_written_in_full(self):
-        for given, message in (
-            (("--sor", "name"), b"unknown option --sor (is it --sort?)"),
-            (("--j",), b"unknown option --j (is it --json?)"),
-            (("--json=true",), b"--json takes no value"),
-            (("-rq",), b"unknown option -q"),
-            (("--jsn",), b"unknown option --jsn (did you mean --json?)"),
-            (("--jsn=x",), b"unknown option --jsn (did you mean --json?)"),
-            (("--hlep",), b"unknown option --hlep (did you mean --help?)"),
-            (("-json",), b"unknown option -j (did you mean --json?)"),
-            (("-j",), b"unknown option -j"),
-            (("--quite",), b"unknown option --quite"),
-            (("--sort", "sizee"), b"--sort is name, offset, size, dtype or shape, not sizee (did you mean size?)"),
-            (("--sort", ""), b"--sort is name, offset, size, dtype or shape, not "),
-            (("-s",), b"--sort needs a value"),
-        ):
-            result = self.run_command("ls", *given)
-            self.assertEqual(result.returncode, 2, given)
-            self.assertIn(b"safetensors ls: " + message + b"\n", result.stderr)
 
     def test_options_may_follow_files_in_every_environment(self):
         usual = self.run_command("ls", "/dev/null", "--json")
@@ -364,15 +337,6 @@ class UsageTest(CommandTest):
                     result = self.run_command(*call)
                     self.assertNotEqual(result.returncode, 2, (call, result.stderr))
         self.assertGreater(self.calls, 150)
-
-
-def codes(data, bits):
-    """The elements of packed data, from the lowest bit of the first byte up."""
-    group = 3 if bits == 6 else 1
-    for at in range(0, len(data), group):
-        number = int.from_bytes(data[at : at + group], "little")
-        for shift in range(0, group * 8, bits):
-            yield number >> shift & (1 << bits) - 1
 
 
 def as_index(text):

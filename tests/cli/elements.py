@@ -36,8 +36,9 @@ def codes(dtype: str, data: bytes) -> list[int]:
     if width % 8 == 0:
         size = width // 8
         return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
-    whole = int.from_bytes(data, "little")
-    return [whole >> at & (1 << width) - 1 for at in range(0, 8 * len(data), width)]
+    size = 3 if width == 6 else 1
+    groups = (int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size))
+    return [group >> at & (1 << width) - 1 for group in groups for at in range(0, 8 * size, width)]
 
 
 def packed(dtype: str, values: list[int]) -> bytes:

@@ -13,6 +13,7 @@ import sys
 import unicodedata
 import unittest
 
+import elements
 import make_inputs
 import terminal
 from command import CommandTest
@@ -20,43 +21,7 @@ from command import CommandTest
 PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
-def small_float(code, exponent_bits, mantissa_bits, bias):
-    """The value of a finite code with a sign, an exponent and a mantissa."""
-    mantissa = code & (1 << mantissa_bits) - 1
-    exponent = code >> mantissa_bits & (1 << exponent_bits) - 1
-    sign = -1.0 if code >> (exponent_bits + mantissa_bits) & 1 else 1.0
-    if exponent == 0:
-        return sign * math.ldexp(mantissa, 1 - bias - mantissa_bits)
-    return sign * math.ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits)
-
-
-def table(exponent_bits, mantissa_bits, bias, others=()):
-    """The values of all codes in order, of which others (code, value) are no finite numbers."""
-    special = dict(others)
-    count = 1 << (1 + exponent_bits + mantissa_bits)
-    return [special.get(code, small_float(code, exponent_bits, mantissa_bits, bias)) for code in range(count)]
-
-
-# The OCP specifications of 8-bit, 6-bit and 4-bit floats, and the FNUZ variants of GPU vendors.
-E5M2_OTHERS = [(0x7C, math.inf), (0xFC, -math.inf)] + [(c | s, math.nan) for c in (0x7D, 0x7E, 0x7F) for s in (0, 0x80)]
-SMALL_FLOATS = {
-    "F8_E5M2": table(5, 2, 15, E5M2_OTHERS),
-    "F8_E4M3": table(4, 3, 7, [(0x7F, math.nan), (0xFF, math.nan)]),
-    "F8_E4M3FNUZ": table(4, 3, 8, [(0x80, math.nan)]),
-    "F8_E5M2FNUZ": table(5, 2, 16, [(0x80, math.nan)]),
-    "F8_E8M0": [math.ldexp(1.0, code - 127) for code in range(255)] + [math.nan],
-    "F6_E2M3": table(2, 3, 1),
-    "F6_E3M2": table(3, 2, 3),
-    "F4": table(2, 1, 1),
-}
-
-
-def packed(codes, bits):
-    """Codes as bytes, the first in the lowest bits."""
-    number = 0
-    for index, code in enumerate(codes):
-        number |= code << (index * bits)
-    return number.to_bytes(len(codes) * bits // 8, "little")
+SMALL_FLOATS = ("F8_E5M2", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
 
 
 class NumberTest(CommandTest):
@@ -94,9 +59,9 @@ class NumberTest(CommandTest):
         self.expect_values("BF16", data, struct.unpack("<65536f", wide))
 
     def test_every_f8_f6_and_f4_is_printed_exactly(self):
-        for dtype, values in SMALL_FLOATS.items():
-            bits = len(values).bit_length() - 1
-            self.expect_values(dtype, packed(range(len(values)), bits), values)
+        for dtype in SMALL_FLOATS:
+            data = elements.packed(dtype, range(1 << elements.BITS[dtype]))
+            self.expect_values(dtype, data, elements.decode(dtype, data))
 
     def test_random_f32_f64_and_c64_are_printed_exactly(self):
         codes = random.Random(20240611)

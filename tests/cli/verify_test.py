@@ -77,20 +77,13 @@ class IndexTest(VerifyTest):
         self.assertEqual(len(self.problems("m")), 1234)
 
     def test_options_of_headers_are_those_of_the_files(self):
-        self.model({X: {"a": b"abc"}, Y: {"b": b"d"}}, {"a": X, "gone": X, "b": Y, "lost": Y}, 0)
+        self.model({X: {"a": b"abc"}}, {"a": X}, 3)
         data = self.read(f"m/{X}")
         length = struct.unpack("<Q", data[:8])[0]
         with open(self.path("m", X), "wb") as file:
             file.write(struct.pack("<Q", length + 1) + b" " + data[8:])
-        lost, total = f"tensor `lost` is not in `{Y}`", "total_size is 0, the tensors have 4 bytes"
-        lines = self.lines(1, "verify", "m", "--allow-leading-whitespace")
-        self.assertEqual(
-            lines, [f"m: invalid: tensor `gone` is not in `{X}`", f"m: invalid: {lost}", f"m: note: {total}"]
-        )
-        rest = "total_size is 0, the tensors of the files that can be opened have 1 bytes"
-        limit = str(len(self.read(f"m/{Y}")) - 9)  # the header of Y is as long
-        found = self.problems("m", "--allow-leading-whitespace", "--max-header-bytes", limit)
-        self.assertEqual(found[1:], [lost, rest])
+        self.assertEqual(self.lines(0, "verify", "m", "--allow-leading-whitespace"), [])
+        self.assertIn("header too large", self.problems("m", "--max-header-bytes", str(length))[0])
 
 
 class DuplicateTest(VerifyTest):
@@ -109,20 +102,6 @@ class DuplicateTest(VerifyTest):
             self.assertIn(left, self.run_command("cast", "m", "m", "--to", "i16", "--force").stderr.decode())
             self.assertEqual(self.lines(0, "verify", "m"), [])
             shutil.rmtree(self.path("m"))
-
-    def test_tensors_in_two_files_are_reported_when_a_file_is_missing(self):
-        self.model(
-            {X: {"a": b"1"}, Y: {"a": b"1", "c": b"2"}, Z: {"c": b"2", "d": b"3"}},
-            {"a": X, "c": Y, "d": Z},
-            3,
-        )
-        os.remove(self.path("m", X))
-        c = f"tensor `c` is in two files: `{Y}` and `{Z}`"
-        a = f"tensor `a` is in `{Y}`, the index has it in `{X}`"
-        lost = f"m: incomplete: 1 of 3 files missing: {X}"
-        self.assertEqual(self.lines(3, "verify", "m"), [f"m: invalid: {a}", f"m: note: {c}", REMEDY, lost])
-        self.assertIsNone(self.document("m")["set"]["valid"])
-        self.assertEqual(self.problems("m"), [f"file `{X}` does not exist", a, c])
 
 
 class DownloadTest(VerifyTest):
