@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
-import signal
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from ranks_dcp import check_model, cleared, cut, fsdp, last, meshes, whole
-from ranks_save import check_files, contents, on_rank_0, strided, untouched
+from ranks_dcp import check_model, cleared, cut, fsdp, last, local, meshes, whole
+from ranks_save import check_files, contents, on_rank_0, untouched
 from ranks_sharded import as_torch_cuts, raised
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -69,6 +67,17 @@ def saves_random_placements(folder: Path) -> None:
             again = load_sharded(None, made, mesh=mesh, placements=given)
             for name, tensor in full.items():
                 assert torch.equal(again[name].to_local(), as_torch_cuts(tensor, mesh, given[name])), (name, given[name])
+
+
+def strided(tensor: Any, choose: random.Random) -> Any:
+    """A tensor of the same values. Now and then its elements are not adjacent in memory."""
+    held = local(tensor)
+    if not held.dim() or choose.random() < 0.5:
+        return tensor
+    spread = torch.stack([held, held], dim=-1)[..., 0]
+    if not isinstance(tensor, DTensor):
+        return spread
+    return DTensor.from_local(spread, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride())
 
 
 def placements(tensor: Any, mesh: DeviceMesh, choose: random.Random) -> list[Any]:
@@ -233,20 +242,3 @@ def names_the_rank_that_fails(folder: Path) -> None:
         assert isinstance(error, SafetensorError)
     save(state, folder / "after")  # the group is as good as before
     check_files(folder / "after", {"w": torch.zeros(1 << 16, 4)})
-
-
-def survives_the_death_of_a_rank(folder: Path) -> None:
-    """Run it last: no collective works afterwards."""
-    old = {"old": torch.arange(5.0)}
-    on_rank_0(lambda: safetensors.save(old, folder / "made", durability="none"))
-
-    def progress(done: int, total: int) -> None:
-        if dist.get_rank() == last():
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    state = {"w": distribute_tensor(torch.zeros(16, 4), meshes()[0], [Shard(0)], src_data_rank=None)}
-    error = raised(lambda: save(state, folder / "made", progress=progress))
-    assert isinstance(error, RuntimeError) and "gloo" in str(error), error
-    if dist.get_rank() == 0:
-        assert contents(folder / "made") == {"model.safetensors": safetensors.torch.save(old)}
-        assert [path.name for path in folder.iterdir()] == ["made"]

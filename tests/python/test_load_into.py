@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sharded
 from conftest import framework
 
 torch = framework("torch")
@@ -106,15 +105,6 @@ def test_values_are_those_of_load_state_dict(tmp_path: Path, assign: bool, limit
     model.rnn(torch.zeros(2, 4))
 
 
-def test_every_kind_of_path_is_taken(tmp_path: Path) -> None:
-    arrays = {name: tensor.numpy() for name, tensor in Net().state_dict().items()}
-    folder = sharded.save(tmp_path / "model", arrays, count=3)
-    for path in (folder, str(folder), folder / sharded.INDEX, folder / "*.safetensors", sorted(folder.glob("*.safetensors"))):
-        model = Net()
-        load_into(model, path)
-        assert all(sharded.same(tensor, arrays[name]) for name, tensor in model.state_dict().items())
-
-
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @pytest.mark.parametrize("stored", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int32, torch.bool, torch.complex64])
 @pytest.mark.parametrize("own", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.float8_e5m2, torch.complex128])
@@ -190,18 +180,6 @@ def test_integers_cannot_become_parameters_with_gradients(tmp_path: Path, assign
     with pytest.raises(RuntimeError, match='^Error.*Net:\n\tWhile copying the parameter named "body.0.bias", .*require gradients'):
         load_into(model, path, assign=True)
     assert same(values(model), values(before))
-
-
-def test_model_is_unchanged_if_a_header_is_wrong(tmp_path: Path) -> None:
-    arrays = {name: tensor.numpy() for name, tensor in Net().state_dict().items()}
-    folder = sharded.save(tmp_path / "model", arrays)
-    file = sorted(folder.glob("*.safetensors"))[1]
-    file.write_bytes(file.read_bytes()[:-1])
-    model = Net()
-    before = values(model)
-    with pytest.raises(SafetensorError):
-        load_into(model, folder)
-    assert same(values(model), before)
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

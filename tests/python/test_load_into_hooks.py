@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sharded
-from conftest import framework, run
+from conftest import framework
 from test_load_into import BOTH, agree, plain, saved, values, verdict
 
 torch = framework("torch")
@@ -270,30 +270,6 @@ def test_exception_of_progress_ends_it(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         load_into(Linear(3, 2), saved(tmp_path / "t", STATE), progress=stop)
-
-
-INTERRUPTED = """
-import os, signal, sys, threading
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell's & began the tests
-import torch
-from safetensors.torch import load_into
-class Holder(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        for i in range(64): self.register_buffer(f"t{i}", torch.zeros(1 << 18))
-model = Holder()
-load_into(model, sys.argv[1])  # imports all modules now
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-try:
-    while True: load_into(model, sys.argv[1], threads=1, memory_limit=4096)
-except KeyboardInterrupt: print("KeyboardInterrupt")
-print(load_into(model, sys.argv[1]), all((tensor == int(name[1:])).all() for name, tensor in model.named_buffers()))
-"""
-
-
-def test_ctrl_c_ends_it_and_the_model_can_be_loaded_again(tmp_path: Path) -> None:
-    folder = sharded.save(tmp_path, {f"t{i}": np.full(1 << 18, i, np.float32) for i in range(64)})
-    assert run(INTERRUPTED, folder) == "KeyboardInterrupt\n<All keys matched successfully> True\n"
 
 
 # Memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,22 +87,6 @@ def transformers_loads_tensor_parallel(folder: Path) -> None:
     assert torch.allclose(whole(model(ids).logits), plain.eval()(ids).logits, atol=1e-5)
 
 
-def transformers_loads_tensor_parallel_in_half_precision(folder: Path) -> None:
-    as_torchrun_sets_it()
-    want = saved(llama(2), folder)
-    equal_whole(tensor_parallel(folder, dtype=torch.bfloat16), {k: v.bfloat16() for k, v in want.items()})
-
-
-def transformers_takes_tp_plan_auto(folder: Path) -> None:
-    """The older arguments, which warn."""
-    as_torchrun_sets_it()
-    want = saved(llama(4), folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", tp_size=dist.get_world_size())
-    equal_whole(model, want)
-
-
 def transformers_loads_experts_tensor_parallel(folder: Path) -> None:
     """Experts are saved one by one, and loaded into one tensor per layer."""
     as_torchrun_sets_it()
@@ -128,18 +111,6 @@ def transformers_saves_tensor_parallel(folder: Path) -> None:
     assert found.keys() == want.keys()
     assert all(torch.equal(found[name], want[name]) for name in want)
     equal_whole(transformers.AutoModelForCausalLM.from_pretrained(again), want)
-
-
-def accelerate_dispatches(folder: Path) -> None:
-    import accelerate
-
-    as_torchrun_sets_it()
-    plain = llama(6)
-    want = saved(plain, folder)
-    with accelerate.init_empty_weights():
-        empty = type(plain)(plain.config)
-    loaded = accelerate.load_checkpoint_and_dispatch(empty, str(folder), device_map={"": "cpu"})
-    equal_whole(loaded, want)
 
 
 def sharded_llama(seed: int, tied: bool = False) -> Any:
@@ -174,21 +145,6 @@ def accelerate_loads_into_fsdp(folder: Path) -> None:
     model = sharded_llama(8)
     accelerate.load_checkpoint_in_model(model, str(folder))
     assert isinstance(model.lm_head.weight, DTensor)
-    equal_whole(model, want)
-
-
-def accelerate_broadcasts_into_fsdp(folder: Path) -> None:
-    """Rank 0 reads all, and the others get their shards from it."""
-    import accelerate
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-
-    want = saved(llama(9), folder)
-    model = sharded_llama(10)
-    state: dict[str, torch.Tensor] = {}
-    if dist.get_rank() == 0:
-        for file in sorted(folder.glob("*.safetensors")):
-            state |= accelerate.utils.load_state_dict(str(file))
-    set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
     equal_whole(model, want)
 
 

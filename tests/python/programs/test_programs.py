@@ -204,35 +204,3 @@ def test_transformers_reports_errors_of_fuse(backend: str, slow: slow_files.Moun
         output = process.communicate("go\n")[0]
     expected = (-signal.SIGBUS, "") if backend == "mmap" else (0, "5\n")
     assert (process.returncode, output) == expected
-
-
-def _distributed(rank: int, folder: str, port: int) -> None:
-    import torch.distributed as dist
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    mesh = init_device_mesh("cpu", (2,))
-    full = torch.arange(48, dtype=torch.float32).reshape(8, 6)
-    state = {"w": distribute_tensor(full, mesh, [Shard(0)]), "b": torch.arange(5.0)}
-    dcp.save(state, storage_writer=HuggingFaceStorageWriter(folder, save_distributed=True))
-    empty = {"w": distribute_tensor(torch.zeros(8, 6), mesh, [Shard(1)]), "b": torch.zeros(5)}
-    dcp.load(empty, storage_reader=HuggingFaceStorageReader(folder))
-    assert isinstance(empty["w"], DTensor)
-    assert torch.equal(empty["w"].full_tensor(), full) and torch.equal(empty["b"], torch.arange(5.0))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def test_torch_distributed_checkpoint_in_two_processes(tmp_path: Path) -> None:
-    import socket
-
-    import torch.multiprocessing as mp
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(_distributed, args=(str(tmp_path), port), nprocs=2, join=True)
-    assert {name for file in tmp_path.glob("**/*.safetensors") for name in load_file(file)} == {"w", "b"}
