@@ -9,6 +9,7 @@
 #include "text/text.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -138,9 +139,9 @@ constexpr Apart kLsApart[] = {
     {"names", "tree|json|columns|long"},
 };
 
-// --tree splits names at their dots, level by level, and gives equal subtrees equal numbers: a subtree is described by
-// the names and numbers of its children, and each description gets one number. So two layers are compared in one step,
-// and children with numbers for names and with equal subtrees become one node.
+// --tree splits names at their dots, level by level, and gives equal contents equal numbers: a content is described by
+// the names and contents of the children, and each description gets one number. So two layers are compared in one step,
+// and children with numbers for names and with equal contents become one node.
 
 // A module, a tensor, or several of them with the same content.
 struct ModuleNode {
@@ -148,12 +149,10 @@ struct ModuleNode {
   // "layers.{0..31}". A long list of numbers is cut.
   std::string name;
   std::uint64_t modules = 1;  // number of modules or tensors that this node stands for, in one parent
-  Totals totals;
+  Totals totals = {};
   const TensorInfo* tensor = nullptr;  // null for a module; of several tensors it is the first
-  std::vector<ModuleNode> children;
-  // Equal IDs stand for equal texts.
-  std::size_t name_id = 0;     // of its own component
-  std::size_t subtree_id = 0;  // of its content: the names, dtypes and shapes of its tensors
+  std::vector<ModuleNode> children = {};
+  std::size_t content = 0;  // equal for the same names, dtypes and shapes of tensors
 };
 
 constexpr unsigned kMaxLevels = 16;     // a name may have millions of dots
@@ -169,130 +168,90 @@ void add_counts(ModuleNode& to, const ModuleNode& from) {
   for (std::size_t i = 0; i < to.children.size(); ++i) add_counts(to.children[i], from.children[i]);
 }
 
-// The names of children that became one: "{0..2,4}".
-class NumberSet {
- public:
-  void add(const std::string& name, std::uint64_t value) {
-    ++count_;
-    if (!ranges_.empty() && ranges_.back().end == value) {
-      ranges_.back().last = name;
-      ++ranges_.back().end;
-    } else {
-      ranges_.push_back({name, name, value + 1});
+// The name of children that became one: "{0..2,4}". numbers: their names. limit: the number of ranges shown.
+std::string folded_name(const std::vector<std::string>& numbers, std::size_t limit) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    if (limit-- == 0) return "{" + text + ",...}";
+    for (end = begin + 1; end < numbers.size(); ++end) {
+      if (*parse_number(numbers[end]) != *parse_number(numbers[end - 1]) + 1) break;
     }
+    text += (text.empty() ? "" : ",") + numbers[begin];
+    if (end - begin > 1) text += ".." + numbers[end - 1];
   }
-  // limit: the number of ranges shown.
-  [[nodiscard]] std::string text(std::size_t limit) const {
-    std::string text = "{";
-    for (std::size_t i = 0; i < ranges_.size() && i < limit; ++i) {
-      text += (i == 0 ? "" : ",") + ranges_[i].first;
-      if (ranges_[i].first != ranges_[i].last) text += ".." + ranges_[i].last;
-    }
-    return text + (ranges_.size() > limit ? ",...}" : "}");
-  }
-  [[nodiscard]] std::uint64_t count() const { return count_; }
-
- private:
-  struct Range {
-    std::string first;
-    std::string last;
-    std::uint64_t end;
-  };
-  std::vector<Range> ranges_;
-  std::uint64_t count_ = 0;
-};
+  return "{" + text + "}";
+}
 
 class TreeBuilder {
  public:
   explicit TreeBuilder(bool by_size) : by_size_(by_size) {}
 
-  std::vector<ModuleNode> build(const std::vector<NameRest>& items, unsigned level) {
-    struct Child {
-      std::string_view name;
-      const NameRest* leaf = nullptr;     // a tensor
-      std::vector<NameRest> inside = {};  // of a module
-    };
-    std::vector<Child> found;
-    std::map<std::string_view, std::size_t> places;  // of the modules
+  // Makes the children of a module, which has these tensors.
+  void build(ModuleNode& module, const std::vector<NameRest>& items, unsigned level) {
+    std::vector<ModuleNode> found;
+    std::vector<std::vector<NameRest>> inside;  // of the modules
+    std::map<std::string_view, std::size_t> places;
     for (const NameRest& item : items) {
+      module.totals.add(*item.tensor);
       const std::size_t dot = level + 1 < kMaxLevels ? item.rest.find('.') : std::string_view::npos;
-      if (dot == std::string_view::npos) {
-        found.push_back({item.rest, &item});
-        continue;
+      const std::string_view name = item.rest.substr(0, dot);
+      const bool is_leaf = dot == std::string_view::npos;
+      const std::size_t at = is_leaf ? found.size() : places.emplace(name, found.size()).first->second;
+      if (at == found.size()) {
+        found.push_back({.name = std::string(name)});
+        inside.emplace_back();
       }
-      const auto [place, added] = places.emplace(item.rest.substr(0, dot), found.size());
-      if (added) found.push_back({place->first});
-      found[place->second].inside.push_back({item.rest.substr(dot + 1), item.tensor});
+      if (is_leaf) {
+        set_tensor(found[at], *item.tensor);
+      } else {
+        inside[at].push_back({item.rest.substr(dot + 1), item.tensor});
+      }
     }
-    std::vector<ModuleNode> children;
-    children.reserve(found.size());
-    for (Child& child : found) {
-      children.push_back(child.leaf != nullptr ? leaf(*child.leaf)
-                                               : module(child.name, build(std::exchange(child.inside, {}), level + 1)));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i].tensor == nullptr) build(found[i], std::exchange(inside[i], {}), level + 1);
     }
-    return fold(std::move(children));
+    fold(module, std::move(found));
   }
 
  private:
-  ModuleNode leaf(const NameRest& item) {
-    const TensorInfo& tensor = *item.tensor;
-    ModuleNode built;
-    built.name = item.rest;
-    built.totals.add(tensor);
-    built.tensor = &tensor;
-    built.name_id = id_of("name " + built.name);
-    std::string text = "tensor " + std::string(to_string(tensor.dtype));
-    for (const std::uint64_t size : tensor.shape) text += " " + std::to_string(size);
-    built.subtree_id = id_of(std::move(text));
-    return built;
+  void set_tensor(ModuleNode& leaf, const TensorInfo& tensor) {
+    leaf.tensor = &tensor;
+    leaf.totals.add(tensor);
+    leaf.content = number_of(formatted("tensor {}", to_string(tensor.dtype)) +
+                             joined_texts(
+                                 tensor.shape, [](std::uint64_t size) { return formatted(" {}", size); }, ""));
   }
 
-  ModuleNode module(std::string_view name, std::vector<ModuleNode> children) {
-    ModuleNode built;
-    std::string text = "module";
-    built.name = name;
-    built.name_id = id_of("name " + built.name);
+  // Makes one node of children with numbers for names and with equal contents. Joins each module with its only child.
+  void fold(ModuleNode& module, std::vector<ModuleNode> children) {
+    std::vector<ModuleNode>& folded = module.children;
+    std::vector<std::vector<std::string>> names;  // of the children that each node stands for
+    std::map<std::size_t, std::size_t> first;     // by content: the node of children with numbers
     for (ModuleNode& child : children) {
-      text += described(child);
-      built.totals.add(child.totals);
-      built.children.push_back(std::move(child));
-    }
-    built.subtree_id = id_of(std::move(text));
-    return built;
-  }
-
-  // Makes one node of children with numbers for names and with equal subtrees. Joins each module with its only child.
-  std::vector<ModuleNode> fold(std::vector<ModuleNode> children) {
-    std::vector<ModuleNode> folded;
-    std::map<std::size_t, std::size_t> first;  // subtree_id -> index in folded
-    std::map<std::size_t, NumberSet> names;    // by index in folded
-    for (ModuleNode& child : children) {
-      const std::string& name = child.name;
-      const auto value = name.size() <= kMaxDigits ? parse_number(name) : std::nullopt;
-      if (!value) {
-        folded.push_back(std::move(child));
-        continue;
-      }
-      const auto [place, added] = first.emplace(child.subtree_id, folded.size());
-      names[place->second].add(child.name, *value);
-      if (added) {
-        folded.push_back(std::move(child));
+      std::string name = child.name;
+      std::size_t at = folded.size();
+      if (name.size() <= kMaxDigits && parse_number(name)) at = first.emplace(child.content, at).first->second;
+      if (at < folded.size()) {
+        add_counts(folded[at], child);
       } else {
-        add_counts(folded[place->second], child);
+        folded.push_back(std::move(child));
+        names.emplace_back();
       }
+      names[at].push_back(std::move(name));
     }
-    for (const auto& [index, set] : names) {
-      if (set.count() == 1) continue;
-      ModuleNode& built = folded[index];
-      built.name = set.text(8);
-      built.modules = set.count();
-      built.name_id = id_of("numbers " + set.text(SIZE_MAX));
+    std::string description = "module";
+    for (std::size_t i = 0; i < folded.size(); ++i) {
+      ModuleNode& node = folded[i];
+      node.modules = names[i].size();
+      const bool one = node.modules == 1;
+      const std::string name = one ? node.name : folded_name(names[i], SIZE_MAX);
+      description += formatted(" {}{} {}{}", one ? "name" : "numbers", name.size(), name, node.content);
+      if (!one) node.name = folded_name(names[i], 8);
+      join_only_child(node);
     }
-    for (ModuleNode& built : folded) join_only_child(built);
+    module.content = number_of(std::move(description));
     if (by_size_)
-      std::ranges::stable_sort(
-          folded, [](const ModuleNode& a, const ModuleNode& b) { return a.totals.bytes > b.totals.bytes; });
-    return folded;
+      std::ranges::stable_sort(folded, std::greater<>(), [](const ModuleNode& node) { return node.totals.bytes; });
   }
 
   // A module with one child becomes one node with it.
@@ -301,18 +260,14 @@ class TreeBuilder {
     ModuleNode child = std::move(node.children[0]);
     child.name = node.name + "." + child.name;
     child.modules *= node.modules;
-    child.name_id = node.name_id;
-    child.subtree_id = node.subtree_id;
     node = std::move(child);
   }
 
-  static std::string described(const ModuleNode& built) {
-    return " " + std::to_string(built.name_id) + "." + std::to_string(built.subtree_id);
-  }
-  std::size_t id_of(std::string text) { return ids_.emplace(std::move(text), ids_.size()).first->second; }
+  // The number of a description.
+  std::size_t number_of(std::string text) { return numbers_.emplace(std::move(text), numbers_.size()).first->second; }
 
   const bool by_size_;
-  std::map<std::string, std::size_t> ids_;
+  std::map<std::string, std::size_t> numbers_;
 };
 
 void add_rows(Rows& rows, const std::vector<ModuleNode>& nodes, std::uint64_t bytes, const std::string& indent) {
@@ -333,15 +288,17 @@ void add_rows(Rows& rows, const std::vector<ModuleNode>& nodes, std::uint64_t by
   }
 }
 
+using List = std::vector<Listed>;
+
 // Shows the modules of tensors: a table with one line per module, or the member "modules". tensors: in natural order,
 // so that modules with the same content have it in the same order. Children have this order, or with by_size the
-// largest comes first. At most 16 levels are split. bytes: those of all tensors, for shares.
-void show_modules(Console& console, Json* json, std::span<const TensorInfo* const> tensors, bool by_size,
-                  std::uint64_t bytes, bool heading) {
+// largest comes first. At most 16 levels are split.
+void show_modules(Console& console, Json* json, const List& tensors, bool by_size, bool heading) {
   std::vector<NameRest> items;
   items.reserve(tensors.size());
-  for (const TensorInfo* const tensor : tensors) items.push_back({tensor->name, tensor});
-  const std::vector<ModuleNode> nodes = TreeBuilder(by_size).build(items, 0);
+  for (const Listed& listed : tensors) items.push_back({listed.info->name, listed.info});
+  ModuleNode all;
+  TreeBuilder(by_size).build(all, items, 0);
   Rows rows(console, json, "modules",
             {{"name", "MODULE", kLeft, Table::Narrow::name},
              {"modules", nullptr},
@@ -351,11 +308,9 @@ void show_modules(Console& console, Json* json, std::span<const TensorInfo* cons
              {nullptr, "SHARE", kRight, kHide},
              {"dtype", "DTYPE"},
              {"shape", "SHAPE"}});
-  add_rows(rows, nodes, bytes, "");
+  add_rows(rows, all.children, all.totals.bytes, "");
   rows.finish(heading);
 }
-
-using List = std::vector<Listed>;
 
 struct LsTotals : Totals {
   std::uint64_t files = 0;
@@ -459,9 +414,7 @@ Result<Exit> list_path(const std::string& path, LsRequest& request, Console& con
   if (json != nullptr) print_totals_json(*json, *input, totals);
   if (json == nullptr && named && !in_rows) console.heading(shown + ":");
   if (given.has("tree")) {
-    std::vector<const TensorInfo*> tensors;
-    for (const Listed& listed : list) tensors.push_back(listed.info);
-    show_modules(console, json, tensors, request.sort == "size", totals.bytes, request.totals);
+    show_modules(console, json, list, request.sort == "size", request.totals);
   } else {
     print_list(console, json, in_rows ? shown + "  " : "", *input, list, request, totals.bytes);
   }
