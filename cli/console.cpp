@@ -5,8 +5,7 @@
 #include "interrupt.h"
 #include "text/text.h"
 
-#include "os/command/signals.h"
-#include "os/command/standard_streams.h"
+#include "os/command/command.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -8,7 +8,7 @@
 #include <safetensors/error.h>
 
 #include "file/checkpoint_paths.h"
-#include "os/command/standard_streams.h"
+#include "os/command/command.h"
 #include "os/file_status.h"
 #include "os/regular_file.h"
 

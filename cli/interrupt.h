@@ -6,7 +6,7 @@
 #include <safetensors/callback.h>
 #include <safetensors/error.h>
 
-#include "os/command/signals.h"
+#include "os/command/command.h"
 
 #include <cstdint>
 

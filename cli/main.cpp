@@ -2,9 +2,7 @@
 #include "arguments.h"
 #include "command.h"
 
-#include "os/command/arguments.h"
-#include "os/command/signals.h"
-#include "os/command/standard_streams.h"
+#include "os/command/command.h"
 #include "os/file_status.h"
 
 #include <algorithm>

@@ -8,8 +8,7 @@
 #include "interrupt.h"
 #include "text/text.h"
 
-#include "os/command/standard_streams.h"
-#include "os/command/unnamed_file.h"
+#include "os/command/command.h"
 #include "os/descriptor.h"
 #include "os/regular_file.h"
 
@@ -200,7 +199,7 @@ Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
 
 Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::string* refused,
                                  std::optional<MissingData>* missing) {
-  if (os::position_of(kDescriptor) >= 0) {
+  if (os::has_offsets(kDescriptor)) {
     Result<File> file = File::from_fd(kDescriptor, options);
     const bool part = !file && missing != nullptr && is_too_short(file.error());
     return part ? open_part("", options.parse, *missing) : file;
@@ -213,7 +212,7 @@ Result<File> open_standard_input(const OpenOptions& options, PipeData data, std:
 }
 
 bool is_pipe(const std::string& argument) {
-  return argument == kStandardInput && os::position_of(kDescriptor) < 0;
+  return argument == kStandardInput && !os::has_offsets(kDescriptor);
 }
 
 }  // namespace safetensors::cli

@@ -23,7 +23,7 @@
 namespace safetensors::cli {
 namespace {
 
-class ShownTasks final : public os::Tasks {
+class ShownTasks {
  public:
   using Work = std::function<Status(std::size_t index, const Done& done)>;
   ShownTasks(std::uint64_t total, Console& console, const Work& work)
@@ -33,11 +33,9 @@ class ShownTasks final : public os::Tasks {
         }) {}
 
   Status run_all(std::size_t count) {
-    if (Status status = os::run_parallel(*this, count, os::usable_processors(), &cancellation_); !status) return status;
+    const auto run = [&](std::size_t index) { return work_(index, done_); };
+    if (Status status = os::run_parallel(count, os::usable_processors(), run, &cancellation_); !status) return status;
     return show_() ? Status(Interrupt::error()) : Status();  // also the last progress, which removes the line
-  }
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    return base::guarded([&] { return work_(index, done_); });
   }
 
  private:

@@ -50,7 +50,7 @@ void select_all(OpenedFile& opened) {
   for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
 }
 
-class OpenFiles final : public os::Tasks {
+class OpenFiles {
  public:
   OpenFiles(const CheckpointPaths& paths, const OpenOptions& options, std::size_t descriptors,
             base::Cancellation& cancellation)
@@ -75,7 +75,7 @@ class OpenFiles final : public os::Tasks {
   // The number of files that are not open.
   [[nodiscard]] std::size_t rest() const noexcept { return opened_.size() - rest_; }
   // Opens one of the rest.
-  [[nodiscard]] Status run(std::size_t index) noexcept override { return open(rest_ + index); }
+  [[nodiscard]] Status run(std::size_t index) noexcept { return open(rest_ + index); }
 
   // Puts the files and their visible tensors into the state, after all tasks have run. Errors: duplicate_name,
   // out_of_memory, cancelled. Throws std::bad_alloc.
@@ -157,7 +157,8 @@ Status open_files(const CheckpointPaths& paths, const OpenOptions& options, std:
                   base::Cancellation& cancellation, CheckpointState& state) {
   OpenFiles files(paths, options, descriptors, cancellation);
   if (Status status = files.open_quick_ones(); !status) return status;
-  if (Status status = os::run_parallel(files, files.rest(), threads, &cancellation); !status) return status;
+  const auto open_one = [&](std::size_t index) { return files.run(index); };
+  if (Status status = os::run_parallel(files.rest(), threads, open_one, &cancellation); !status) return status;
   return files.join(state);
 }
 

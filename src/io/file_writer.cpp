@@ -259,7 +259,7 @@ template <class Write>
 Status FileWriter::write_chunks(const Chunks& chunks, Write write) {
   const std::size_t count = chunks.count();
   const unsigned helpers = take(helpers_, count - 1);
-  Status status = os::run_each(count, helpers + 1, [&](std::size_t index) { return write(chunks[index]); });
+  Status status = os::run_parallel(count, helpers + 1, [&](std::size_t index) { return write(chunks[index]); });
   helpers_.fetch_add(helpers);
   return status;
 }

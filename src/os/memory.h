@@ -33,9 +33,8 @@ struct Pages {
 [[nodiscard]] Error no_memory(std::uint64_t size);
 // Returns whether the system refuses every further map of this process.
 [[nodiscard]] bool maps_exhausted() noexcept;
-// Unmaps whole pages, which may be only a range of a mapping. Returns false if the system refuses: the pages then stay
-// mapped.
-bool unmap_pages(const Pages& pages) noexcept;
+// Unmaps a result of map_pages().
+void unmap_pages(const Pages& pages) noexcept;
 
 // Provides the pages of memory that is about to be written, if the memory seems to be untouched. One call
 // costs less than a page fault per page. Does not change bytes. Ignores errors, and does nothing for less than 64 KiB.

@@ -23,13 +23,13 @@ constexpr std::chrono::milliseconds kCheckInterval{20};  // between checks for c
 
 class Run {
  public:
-  Run(Tasks& tasks, std::size_t count) noexcept : tasks_(tasks), count_(count), failed_(count) {}
+  Run(detail::Task task, std::size_t count) noexcept : task_(task), count_(count), failed_(count) {}
 
   void work() noexcept {
     while (!stop_.load(std::memory_order_relaxed)) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= count_) return;
-      if (Status status = tasks_.run(index); !status) fail(index, std::move(status).error());
+      if (Status status = task_.run(task_.function, index); !status) fail(index, std::move(status).error());
     }
   }
   // The work of every thread except the caller's.
@@ -64,7 +64,7 @@ class Run {
     error_ = std::move(error);
   }
 
-  Tasks& tasks_;
+  const detail::Task task_;
   const std::size_t count_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> stop_{false};
@@ -75,29 +75,10 @@ class Run {
   Error error_;
 };
 
-class ReadTasks final : public Tasks {
- public:
-  ReadTasks(const Source& source, std::uint64_t offset, std::span<std::byte> destination, std::size_t chunk,
-            base::Cancellation* cancellation) noexcept
-      : source_(source), offset_(offset), destination_(destination), chunk_(chunk), cancellation_(cancellation) {}
-  [[nodiscard]] Status run(std::size_t index) noexcept override {
-    const std::size_t begin = index * chunk_;
-    return read_exactly(source_, offset_ + begin,
-                        destination_.subspan(begin, std::min(chunk_, destination_.size() - begin)), cancellation_);
-  }
-
- private:
-  const Source& source_;
-  std::uint64_t offset_;
-  std::span<std::byte> destination_;
-  std::size_t chunk_;
-  base::Cancellation* cancellation_;
-};
-
 }  // namespace
 
-Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads, base::Cancellation* cancellation) noexcept {
-  Run run(tasks, count);
+Status detail::run_parallel(std::size_t count, unsigned threads, Task task, base::Cancellation* cancellation) noexcept {
+  Run run(task, count);
   ThreadGroup helpers;
   const std::size_t wanted = std::min<std::size_t>(threads, count);
   if (wanted > 1) helpers.start(wanted - 1, [&run] { run.work_and_notify(); });  // fewer threads do the same work
@@ -119,9 +100,13 @@ Status read_parallel(const Source& source, std::uint64_t offset, std::span<std::
     chunk = std::max(chunk, static_cast<std::size_t>(std::min<std::uint64_t>(wanted, destination.size())));
   const bool whole = destination.size() <= chunk || (threads == 1 && cancellation == nullptr);
   if (whole) return read_exactly(source, offset, destination, cancellation);
-  ReadTasks tasks(source, offset, destination, chunk, cancellation);
+  const auto read = [&](std::size_t index) {
+    const std::size_t begin = index * chunk;
+    return read_exactly(source, offset + begin, destination.subspan(begin, std::min(chunk, destination.size() - begin)),
+                        cancellation);
+  };
   const std::size_t count = (destination.size() - 1) / chunk + 1;
-  return run_parallel(tasks, count, threads == 0 ? usable_processors() : threads, cancellation);
+  return run_parallel(count, threads == 0 ? usable_processors() : threads, read, cancellation);
 }
 
 }  // namespace safetensors::os

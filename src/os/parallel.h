@@ -13,41 +13,31 @@
 
 namespace safetensors::os {
 
-// The tasks of one call. Several threads call run() at the same time. It must not throw.
-class Tasks {
- public:
-  Tasks() = default;
-  Tasks(const Tasks&) = delete;
-  Tasks& operator=(const Tasks&) = delete;
-  [[nodiscard]] virtual Status run(std::size_t index) noexcept = 0;
+namespace detail {
 
- protected:
-  ~Tasks() = default;
+// A function of any type.
+struct Task {
+  Status (*run)(const void* function, std::size_t index) noexcept;
+  const void* function;
 };
+[[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, Task task,
+                                  base::Cancellation* cancellation) noexcept;
 
-// Runs tasks.run(index) for every index in [0, count). Tasks begin in the order of their indexes. Uses up to `threads`
-// threads, one of which is the caller's, and fewer if the system cannot start more. After a failure, threads stop
-// taking tasks; a few may still begin. If several tasks fail, returns the error with the lowest index. cancellation:
-// may be null. The caller's thread asks it while it waits for the other threads. The tasks of those threads must check
-// it themselves.
-[[nodiscard]] Status run_parallel(Tasks& tasks, std::size_t count, unsigned threads,
-                                  base::Cancellation* cancellation = nullptr) noexcept;
+}  // namespace detail
 
-// The same with a function that takes the index and returns a Status. If it throws std::bad_alloc, its task fails with
-// out_of_memory. Nothing cancels it.
+// Calls task(index), which returns a Status, for every index in [0, count). Several threads call it at the same time.
+// Calls begin in the order of their indexes. If one throws std::bad_alloc, it fails with out_of_memory. Uses up to
+// `threads` threads, one of which is the caller's, and fewer if the system cannot start more. After a failure, threads
+// stop taking indexes; a few may still begin. If several calls fail, returns the error with the lowest index.
+// cancellation: may be null. The caller's thread asks it while it waits for the other threads. The calls of those
+// threads must check it themselves.
 template <class Function>
-[[nodiscard]] Status run_each(std::size_t count, unsigned threads, Function function) noexcept {
-  class Each final : public Tasks {
-   public:
-    explicit Each(Function& each) noexcept : each_(each) {}
-    [[nodiscard]] Status run(std::size_t index) noexcept override {
-      return base::guarded([&]() -> Status { return each_(index); });
-    }
-
-   private:
-    Function& each_;
-  } tasks(function);
-  return run_parallel(tasks, count, threads);
+[[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, const Function& task,
+                                  base::Cancellation* cancellation = nullptr) noexcept {
+  const auto run = [](const void* function, std::size_t index) noexcept {
+    return base::guarded([&]() -> Status { return (*static_cast<const Function*>(function))(index); });
+  };
+  return detail::run_parallel(count, threads, {run, &task}, cancellation);
 }
 
 // Returns the number of processors that this process may use, at least 1 and at most 16.

@@ -363,7 +363,7 @@ template <class Output>
 Result<RewriteReport> write_all(const RewriteItems& items, unsigned threads, Result<Output> output) {
   if (!output) return std::move(output).error();
   RewriteTasks<Output> tasks(items, *output);
-  Status status = os::run_each(tasks.count(), threads, [&](std::size_t index) { return tasks.run(index); });
+  Status status = os::run_parallel(tasks.count(), threads, [&](std::size_t index) { return tasks.run(index); });
   if (status) status = output->commit();
   if (!status) return std::move(status).error();
   RewriteReport report = std::move(tasks).report();

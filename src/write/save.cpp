@@ -119,7 +119,7 @@ class ImageWriter {
   // Errors: those of FileWriter, cancelled.
   Status write() {
     const unsigned threads = any_direct_ ? io::kDirectThreads : std::min(os::usable_processors(), io::kDirectThreads);
-    Status status = os::run_each(count_, threads, [this](std::size_t index) { return run(index); });
+    Status status = os::run_parallel(count_, threads, [this](std::size_t index) { return run(index); });
     return status ? meter_.finish() : status;
   }
 

@@ -223,20 +223,6 @@ TEST(OpenCancellation, StopsCheckpointAtAnyCall) {
 // One task runs until it is cancelled, the others end at once. Whichever thread has it: the caller's asks, also when it
 // has nothing left to do but wait.
 TEST(OpenCancellation, AsksWhileWaitingForThreads) {
-  class Endless final : public os::Tasks {
-   public:
-    explicit Endless(base::Cancellation& cancellation) : cancellation_(cancellation) {}
-    Status run(std::size_t index) noexcept override {
-      if (index == 0) {
-        while (!cancellation_.requested()) std::this_thread::yield();
-        return Error{.code = Errc::cancelled, .message = "0"};
-      }
-      return {};
-    }
-
-   private:
-    base::Cancellation& cancellation_;
-  };
   for (int round = 0; round < 20; ++round) {
     const std::thread::id caller = std::this_thread::get_id();
     int calls = 0;
@@ -245,8 +231,12 @@ TEST(OpenCancellation, AsksWhileWaitingForThreads) {
       return ++calls == 3;
     };
     base::Cancellation cancellation(cancelled);
-    Endless tasks(cancellation);
-    EXPECT_EQ(error_of(os::run_parallel(tasks, 4, 4, &cancellation)).code, Errc::cancelled);
+    const auto task = [&](std::size_t index) -> Status {
+      if (index != 0) return {};
+      while (!cancellation.requested()) std::this_thread::yield();
+      return Error{.code = Errc::cancelled, .message = "0"};
+    };
+    EXPECT_EQ(error_of(os::run_parallel(4, 4, task, &cancellation)).code, Errc::cancelled);
     EXPECT_EQ(calls, 3);
   }
 }

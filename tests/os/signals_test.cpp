@@ -1,5 +1,5 @@
 // Signals of child processes.
-#include "os/command/signals.h"
+#include "os/command/command.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

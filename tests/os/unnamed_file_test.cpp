@@ -1,11 +1,10 @@
 // Files without a name.
-#include "os/command/unnamed_file.h"
+#include "os/command/command.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "os/command/standard_streams.h"
 #include "os/file_status.h"
 #include "support/io_support.h"
 

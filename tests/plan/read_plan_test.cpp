@@ -143,34 +143,27 @@ TEST(ReadPlan, RefusesSliceThatDoesNotFit) {
   EXPECT_EQ(plan.size(), 0U);
 }
 
-class Counting final : public os::Tasks {
- public:
-  explicit Counting(std::size_t count) : runs_(count) {}
-  Status run(std::size_t index) noexcept override {
-    ++runs_[index];
-    if (index >= fail_from) return Error{.code = Errc::read_failed, .message = std::to_string(index)};
-    return {};
-  }
-  std::size_t fail_from = ~std::size_t{0};
-  std::vector<std::atomic<int>> runs_;
-};
-
 TEST(RunParallel, RunsEachTaskOnce) {
   for (const unsigned threads : {0U, 1U, 2U, 16U, 100U}) {
-    Counting tasks(1000);
-    ASSERT_TRUE(succeeds(run_parallel(tasks, 1000, threads)));
-    for (const std::atomic<int>& runs : tasks.runs_) EXPECT_EQ(runs, 1);
+    std::vector<std::atomic<int>> runs(1000);
+    const auto count = [&](std::size_t index) { return ++runs[index], Status(); };
+    ASSERT_TRUE(succeeds(os::run_parallel(runs.size(), threads, count)));
+    for (const std::atomic<int>& each : runs) EXPECT_EQ(each, 1);
   }
 }
 
 TEST(RunParallel, StopsAtFailureOfLowestIndex) {
   for (const unsigned threads : {1U, 2U, 8U}) {
-    Counting tasks(100'000);
-    tasks.fail_from = 17;
-    const Status status = run_parallel(tasks, 100'000, threads);
+    std::vector<std::atomic<int>> runs(100'000);
+    const auto fail = [&](std::size_t index) -> Status {
+      ++runs[index];
+      if (index < 17) return {};
+      return Error{.code = Errc::read_failed, .message = std::to_string(index)};
+    };
+    const Status status = os::run_parallel(runs.size(), threads, fail);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().message, "17");
-    EXPECT_EQ(tasks.runs_[99'999], 0);
+    EXPECT_EQ(runs.back(), 0);
   }
 }
 

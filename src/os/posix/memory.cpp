@@ -68,10 +68,10 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
   return {begin + head, length, request_huge_pages({begin + head, length})};
 }
 
-bool unmap_pages(const Pages& pages) noexcept {
+void unmap_pages(const Pages& pages) noexcept {
   auto begin = reinterpret_cast<std::uintptr_t>(pages.begin);
   (void)lowest.compare_exchange_strong(begin, begin + pages.size);  // the next memory goes here
-  return pages.begin == nullptr || ::munmap(pages.begin, pages.size) == 0;
+  if (pages.begin != nullptr) (void)::munmap(pages.begin, pages.size);
 }
 
 bool maps_exhausted() noexcept {

@@ -1,8 +1,6 @@
 // Lists directories with FindFirstFile(), and reads symlinks and mount points.
 #include "os/directory.h"
 
-#include <winioctl.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +16,8 @@
 #include "os/open.h"
 #include "os/system_error.h"
 #include "os/windows/native.h"
+
+#include <winioctl.h>
 
 namespace safetensors::os {
 namespace {

@@ -89,7 +89,6 @@ bool windows::forget_lock(int descriptor) noexcept {
 
 int lock(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   if (windows::is_directory(handle)) return lock_folder(descriptor, handle);
   DWORD none = 0;
   const DWORD error = windows::call_at(handle, kLockedByte, none, [&](OVERLAPPED* at) {
@@ -100,7 +99,6 @@ int lock(int descriptor) noexcept {
 
 int unlock(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   if (windows::forget_lock(descriptor) || windows::is_directory(handle)) return 0;
   DWORD none = 0;
   const DWORD error =

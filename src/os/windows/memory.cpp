@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 #include <string>
 
 #include "base/error.h"
@@ -54,23 +53,11 @@ bool maps_exhausted() noexcept {
   return false;
 }
 
-// Windows releases only whole allocations. So a part of one loses its memory and keeps its addresses, until no part has
-// memory any more.
-bool unmap_pages(const Pages& pages) noexcept {
-  if (pages.begin == nullptr) return true;
-  // Two threads that release the last parts of an allocation must not both find that it is empty.
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (!::VirtualFree(pages.begin, pages.size, MEM_DECOMMIT)) return false;
+// The allocation begins before the aligned range.
+void unmap_pages(const Pages& pages) noexcept {
   MEMORY_BASIC_INFORMATION found;
-  if (::VirtualQuery(pages.begin, &found, sizeof found) == 0) return true;
-  std::byte* const base = static_cast<std::byte*>(found.AllocationBase);
-  std::byte* next = base;
-  while (::VirtualQuery(next, &found, sizeof found) != 0 && found.AllocationBase == base) {
-    if (found.State == MEM_COMMIT) return true;
-    next += found.RegionSize;
-  }
-  return ::VirtualFree(base, 0, MEM_RELEASE) != 0;
+  if (pages.begin != nullptr && ::VirtualQuery(pages.begin, &found, sizeof found) != 0)
+    (void)::VirtualFree(found.AllocationBase, 0, MEM_RELEASE);
 }
 
 // To decommit pages and to commit them again can fail in between. After MEM_RESET the system may drop the pages, and

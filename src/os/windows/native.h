@@ -47,7 +47,8 @@ class Handle {
   HANDLE handle_;
 };
 
-// Returns the handle of a descriptor, or INVALID_HANDLE_VALUE and sets errno to EBADF.
+// Returns the handle of a descriptor, or INVALID_HANDLE_VALUE and sets errno to EBADF. Calls for open files refuse this
+// value with an error that fail() translates to EBADF. To other calls it means the process, or no file.
 [[nodiscard]] HANDLE handle_of(int descriptor) noexcept;
 // Returns a new descriptor, which owns the handle. Returns -1 and sets errno if there are too many descriptors: then
 // the caller still owns the handle.

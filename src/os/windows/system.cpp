@@ -118,7 +118,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t) noe
 
 std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   DWORD count = 0;
   const DWORD error = windows::call_at(handle, offset, count, [&](OVERLAPPED* at) {
     return ::ReadFile(handle, bytes, static_cast<DWORD>(std::min(size, windows::kMaxTransfer)), &count, at);
@@ -141,7 +140,6 @@ Readable readable(int descriptor) noexcept {
 
 int duplicate_for_reading(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   constexpr DWORD kFlags = FILE_FLAG_OVERLAPPED | FILE_FLAG_BACKUP_SEMANTICS;
   windows::Handle own(::ReOpenFile(handle, GENERIC_READ, windows::kShareAll, kFlags));
   return own.valid() ? windows::descriptor_of(own) : windows::duplicate(descriptor);
@@ -169,7 +167,6 @@ FileKind kind_of_disk_file(HANDLE handle, DWORD attributes) noexcept {
 }
 
 int status_of_handle(HANDLE handle, FileStatus& status) noexcept {
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   const DWORD type = ::GetFileType(handle);
   if (type != FILE_TYPE_DISK) {
     if (type == FILE_TYPE_UNKNOWN && ::GetLastError() != NO_ERROR) return windows::fail();
@@ -235,7 +232,6 @@ int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noex
 FileSystem file_system_of(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   FILE_REMOTE_PROTOCOL_INFO remote;
-  if (handle == INVALID_HANDLE_VALUE) return FileSystem::local;
   // The call fails for a file of this machine, and for a driver that does not know it. Then the path decides.
   if (::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote)) return FileSystem::remote;
   return windows::path_of(handle).starts_with(L"\\\\?\\UNC\\") ? FileSystem::remote : FileSystem::local;
@@ -277,7 +273,6 @@ int close(int descriptor) noexcept {
 
 std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   DWORD count = 0;
   const DWORD error = windows::call_at(handle, offset, count, [&](OVERLAPPED* at) {
     return ::WriteFile(handle, bytes, static_cast<DWORD>(std::min(size, windows::kMaxTransfer)), &count, at);
@@ -289,7 +284,6 @@ std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std
 int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   FILE_STORAGE_INFO storage;
   if (!::GetFileInformationByHandleEx(handle, FileStorageInfo, &storage, sizeof storage)) return 0;
   const auto sector = static_cast<std::uint32_t>(storage.LogicalBytesPerSector);
@@ -300,7 +294,6 @@ int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
 // The file gets its space and its size. Some file systems only give it the size.
 int preallocate(int descriptor, std::uint64_t size) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   FILE_ALLOCATION_INFO space;
   space.AllocationSize.QuadPart = static_cast<LONGLONG>(size);
   if (!::SetFileInformationByHandle(handle, FileAllocationInfo, &space, sizeof space)) {
@@ -317,7 +310,6 @@ int preallocate(int descriptor, std::uint64_t size) noexcept {
 // after a power cut. So only a device that fails to flush a folder is an error.
 int sync(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
   const DWORD error = flush(handle);
   if (error == NO_ERROR) return 0;
   windows::fail(error);

@@ -101,6 +101,7 @@ list(APPEND left_out_cases
   AtomicFileTest.RefusesPathThatBecameFifo
   CleanDirectory.KeepsWhatNoWriterMakes
   OpenAt.DoesNotWaitForFifo
+  ClosedFile.RefusesFifo
   RegularFile.RefusesFifoWithoutWaiting
   CheckpointGenerations.TakesNoModeOfOtherKindsOfFiles)
 # The test sets limits of the process.
@@ -134,6 +135,7 @@ list(APPEND left_out_cases
   AtomicFileTest.KeepsDirectoryOfRelativePath
   Directory.ListsOnlyDirectories
   OpenAt.ClosesDescriptorsInNewPrograms
+  ClosedFile.IsRefusedAsAnOpenOne
   RegularFile.RefusesKernelFiles
   RegularFile.RefusesUnreadableDescriptor
   StreamTest.LeavesNoThreadAndNoDescriptor)
