@@ -4,9 +4,11 @@
 // torch.device is known by its attributes, so that torch need not be imported.
 #include "framework.h"
 
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
 #include "format/dtype/cast.h"
@@ -113,9 +115,8 @@ constexpr FrameworkDtype kDtypes[] = {
     {Dtype::F6_E3M2, "float6_e3m2fn", "u1", TorchImport::none},
 };
 
-static_assert(std::size(kDtypes) == kDtypeNumbers - 1);
-
 nb::list dtypes() {
+  if (std::size(kDtypes) != all_dtypes().size()) throw std::logic_error("framework.cpp lacks a dtype");
   nb::list list;
   for (const Dtype dtype : all_dtypes())
     list.append(nb::make_tuple(to_str(to_string(dtype)), to_str(framework_dtype(dtype).name), bits(dtype),
@@ -240,7 +241,7 @@ nb::object make_memory(Array array) {
 }
 
 nb::handle Maker::dtype_of(Dtype dtype) {
-  std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(dtype)];
+  std::atomic<PyObject*>& slot = dtypes_[rank(dtype)];
   if (PyObject* const made_before = slot.load(std::memory_order_acquire)) return made_before;
   nb::object made = find_dtype(dtype);
   PyObject* other = nullptr;

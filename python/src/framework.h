@@ -2,13 +2,13 @@
 // dtype, the package needs one more row in framework.cpp.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support.h"
 
@@ -37,9 +37,6 @@ struct FrameworkDtype {
   TorchImport torch;
   std::uint64_t packed = 1;  // elements of the format per element of the framework
 };
-
-// A Dtype, as a number, is smaller than this.
-inline constexpr std::size_t kDtypeNumbers = 23;
 
 [[nodiscard]] const FrameworkDtype& framework_dtype(Dtype dtype) noexcept;
 // name: of FrameworkDtype. Raises SafetensorError, which lists all names.
@@ -94,7 +91,8 @@ class Maker {
  private:
   [[nodiscard]] virtual nb::object find_dtype(Dtype dtype) const { return (void)dtype, nb::none(); }
 
-  std::array<std::atomic<PyObject*>, kDtypeNumbers> dtypes_{};
+  // By rank().
+  std::vector<std::atomic<PyObject*>> dtypes_ = std::vector<std::atomic<PyObject*>>(all_dtypes().size());
 };
 
 // These functions import the framework. extended_as_bits: makes unsigned integers for dtypes that NumPy has only with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import jax
@@ -12,8 +12,7 @@ import paddle
 import tensorflow
 import torch
 
-from .._base.options import Progress
-from .._types import Backend, Cache, Fault
+from .._types import Backend, Fault
 
 NumPy = Literal["np", "numpy"]
 Torch = Literal["pt", "torch", "pytorch"]
@@ -35,18 +34,3 @@ class Open(TypedDict, total=False):
 
     backend: Backend
     accept: Fault | Iterable[Fault] | None
-
-
-class Options(TypedDict, total=False):
-    """The arguments of `load` and `stream` besides the paths and the framework."""
-
-    keys: Iterable[str] | None
-    slices: Mapping[str, Any] | None
-    device: Any
-    dtype: Any
-    threads: int
-    memory_limit: int | str
-    cache: Cache
-    backend: Backend
-    out: Mapping[str, Any] | None
-    progress: bool | Progress | None
