@@ -4,9 +4,7 @@
 #include <safetensors/error.h>
 #include <safetensors/source.h>
 
-#include <array>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -78,34 +76,6 @@ class BounceBufferPool {
   std::condition_variable returned_;
   std::vector<std::shared_ptr<std::byte>> free_;
   unsigned made_ = 0;  // number of buffers allocated
-};
-
-// The writes to one file. For a larger write, a file system looks for larger pages. While they are plentiful, that
-// takes less time per byte. If memory is fragmented, it takes several times as long. So the first writes are small.
-// Then one write of the next size is a trial, and its time decides. Thread-safe.
-class PieceSize {
- public:
-  using Time = std::chrono::nanoseconds;  // processor time
-  static constexpr std::array<std::size_t, 3> kSizes = {std::size_t{256} << 10, std::size_t{1} << 20,
-                                                        std::size_t{4} << 20};
-  static constexpr unsigned kFirstWait = 4;       // pieces before a trial
-  static constexpr unsigned kLongestWait = 1024;  // pieces before a trial if trials fail again and again
-
-  // The number of bytes of the next write.
-  [[nodiscard]] std::size_t next() const noexcept;
-  // Reports a write of a whole piece. Other writes are ignored.
-  void record(std::size_t size, Time time) noexcept;
-
- private:
-  void record_used(double per_byte) noexcept;
-  void wait_longer() noexcept;
-
-  mutable std::mutex mutex_;         // guards the members below
-  std::size_t level_ = 0;            // index of the size in use
-  double small_ = 0;                 // of the size below the one in use: ns per byte
-  double used_ = 0;                  // of the size in use: ns per byte, a mean in which older times count less and less
-  unsigned wait_ = kFirstWait;       // pieces between the last two trials
-  unsigned remaining_ = kFirstWait;  // pieces until the next trial
 };
 
 // The contents of the path after a power cut, once the file is in place.
@@ -205,7 +175,6 @@ class FileWriter {
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
   std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
   std::atomic<std::uint64_t> written_{0};              // bytes written in all
-  PieceSize piece_size_;                               // of writes to the page cache of a local file
 };
 
 }  // namespace safetensors::io

@@ -1,7 +1,6 @@
 // The CPU time and the page faults of a thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 namespace safetensors::os {
@@ -18,10 +17,6 @@ struct ThreadUsage {
     return {cpu_seconds - earlier.cpu_seconds, page_faults - earlier.page_faults};
   }
 };
-
-// The processor time of the calling thread, in nanoseconds. It includes the work of the system, and the time in which a
-// host brings memory back, but no time in which the thread waits.
-[[nodiscard]] std::chrono::nanoseconds thread_cpu_time() noexcept;
 
 // The usage of the calling thread since it began. Only Linux counts page faults per thread; elsewhere they are 0.
 [[nodiscard]] ThreadUsage thread_usage() noexcept;

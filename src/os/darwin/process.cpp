@@ -3,6 +3,7 @@
 
 #include <mach/mach.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -59,7 +60,9 @@ Result<std::vector<std::string>> paths_of_open_files() {
 
 // macOS counts page faults per process only.
 ThreadUsage thread_usage() noexcept {
-  return {std::chrono::duration<double>(thread_cpu_time()).count(), 0};
+  struct timespec now {};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return {static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9, 0};
 }
 
 }  // namespace safetensors::os

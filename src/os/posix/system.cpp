@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +20,6 @@
 #include "os/path.h"
 #include "os/process.h"
 #include "os/system.h"
-#include "os/thread_usage.h"
 
 namespace safetensors::os {
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
@@ -39,12 +37,6 @@ std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint6
 
 std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
   return ::pwrite(descriptor, bytes, std::min(size, kMaxTransfer), static_cast<off_t>(offset));
-}
-
-std::chrono::nanoseconds thread_cpu_time() noexcept {
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
 int change_mode(int descriptor, std::uint32_t permissions) noexcept {
