@@ -4,11 +4,13 @@
     golden.py SAFETENSORS [--update] [FILE...]
 
 A case is a line `$ COMMAND`, run by sh in a fresh folder of inputs for each file of cases (make_inputs.py), then its
-standard output behind `> `, its standard error behind `! ` and its exit code behind `? `. A last line without a line
-feed ends in `<no line feed>`; characters that cannot be seen stand as <hex>. Output of a command with --json must also
-be JSON. A line `% COMMAND => MESSAGE` is the case of a command that is called wrongly: it prints only the message and
-the hint to its help, and ends with 2. Everything else, before the first case or between cases, is a comment and begins
-with `#`. --update writes what the commands print now: read the difference before it is committed.
+standard output behind `> `, its standard error behind `! ` and its exit code behind `? `, unless that is 0. So a step
+that prepares the next case is one line. A last line without a line feed ends in `<no line feed>`; characters that
+cannot be seen stand as <hex>. Output of a command with --json must also be JSON.
+
+A line `% COMMAND => MESSAGE` is the case of a command that is called wrongly: it prints only the message and the hint
+to its help, and ends with 2. Everything else, before the first case or between cases, is a comment and begins with `#`.
+--update writes what the commands print now: read the difference before it is committed.
 """
 
 import argparse
@@ -51,7 +53,9 @@ def run(command, folder, program):
     result = subprocess.run(
         ["sh", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
     )
-    lines = marked(">", result.stdout) + marked("!", result.stderr) + [f"? {result.returncode}"]
+    lines = marked(">", result.stdout) + marked("!", result.stderr)
+    if result.returncode != 0:
+        lines.append(f"? {result.returncode}")
     if "--json" in command and "|" not in command and "&&" not in command and "--help" not in command and result.stdout:
         try:
             json.loads(result.stdout)
@@ -67,7 +71,7 @@ def usage_error(message):
 
 def written(command, lines):
     """The lines of a case in a file."""
-    if lines == usage_error(lines[0][2:]):
+    if lines and lines == usage_error(lines[0][2:]):
         return [f"% {command} => {lines[0][2:]}"]
     return ["$ " + command, *lines]
 
