@@ -99,12 +99,6 @@ class NumberedFilesTest(FoldersTest):
         self.shards("a[b]?*", 2, stem="x1q")
         self.assertEqual([tensors for _, tensors in self.names("a[b]?*", "-R")], [["t1", "t2"]] * 2)
 
-    def test_counts_of_strangers_are_no_models(self):
-        for name in ("m-00001-of-99999999999999999999", "m-00001-of-100000", "m-00003-of-00002"):
-            self.model(f"d/{name}")
-            self.answer(0, "verify", "d/*")
-            os.remove(self.path(f"d/{name}.safetensors"))
-
 
 class PipelineTest(FoldersTest):
     def test_other_verbs_name_the_components(self):
@@ -303,29 +297,6 @@ class CacheTest(FoldersTest):
         self.assertIn(f"{path}: ok", self.answer(0, "verify", self.repository)[0])
         self.write(f"{self.repository}/refs/main", self.OLD + "\n")
         self.assertEqual(self.names(self.repository)[0][1], ["old"])
-
-    def test_a_reference_of_a_stranger_is_not_followed(self):
-        self.model("m/m")
-        for text in (
-            "../../../m",
-            ".",
-            "..",
-            "",
-            "/",
-            self.path("m"),
-            "no",
-            "a" * 300,
-            f"{self.MAIN}\0",
-            f"{self.MAIN}/",
-        ):
-            self.write(f"{self.repository}/refs/main", text)
-            message = self.answer(1, "ls", self.repository)[1]
-            self.assertIn("a folder of 2 snapshots without refs/main, name one of them: ", message)
-            self.assertIn(f"`{self.repository}/snapshots/{self.OLD}`", message)
-        os.remove(self.path(self.repository, "refs/main"))
-        os.remove(self.path(self.repository, "snapshots", self.OLD, "model.safetensors"))
-        os.rmdir(self.path(self.repository, "snapshots", self.OLD))
-        self.assertEqual(self.names(self.repository)[0][1], ["new"])  # the only one
 
     def test_the_whole_cache_is_named_and_checked(self):
         self.write("hub/models--only--tokenizer/snapshots/c3/tokenizer.json", "{}")

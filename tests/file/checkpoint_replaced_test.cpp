@@ -29,10 +29,7 @@ class CheckpointReplaced : public testing::Test {
     options.threads = 1;
     options.parse.cancelled = [&] { return meanwhile(), false; };
     const Result<Checkpoint> model = Checkpoint::open(folder_, options);
-    if (!model) return model.error().to_string();
-    std::string letters;
-    for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
-    return letters;
+    return model ? letters_of(model) : model.error().to_string();
   }
   TemporaryDirectory directory_;
   const std::string folder_ = directory_ / "model";

@@ -221,8 +221,9 @@ TEST_F(CheckpointTest, OpensMainSnapshotOfCache) {
   EXPECT_EQ(Checkpoint::find_files(directory_.path()).value(), Names{at("snapshots/b2/model.safetensors")});
   const std::string message = "a folder of 2 snapshots without refs/main, name one of them: `" + at("snapshots/a1") +
                               "`, `" + at("snapshots/b2") + "`";
-  for (const std::string& text : {std::string("../outside"), at("outside"), std::string(".."), std::string("c3"),
-                                  std::string(300, 'a'), std::string(), std::string("a1\0", 3)}) {
+  for (const std::string& text :
+       {std::string("../outside"), at("outside"), std::string(".."), std::string("c3"), std::string(300, 'a'),
+        std::string(), std::string("a1\0", 3), std::string("."), std::string("/"), std::string("a1/")}) {
     put_file("refs/main", text);
     expect_error(Checkpoint::open(directory_.path()), Errc::ambiguous_checkpoint, directory_.path(), Error::kNoOffset,
                  message);

@@ -169,16 +169,6 @@ TEST_F(NewFile, NeverRetriesOnDiskError) {
   });
 }
 
-TEST_F(NewFile, RefusesFifoThatAppeared) {
-  supervised([&] {
-    system.before_link = [&] { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); };
-    auto file = AtomicFile::create(path, 0, {}).value();
-    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    EXPECT_EQ(error_of(file->commit()).code, Errc::not_regular_file);
-    EXPECT_EQ(directory.names(), Names{"model"});
-  });
-}
-
 TEST_F(NewFile, RefusesPathInUse) {
   supervised([&] {
     for (const bool dangling : {false, true}) {

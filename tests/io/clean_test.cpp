@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -73,19 +72,8 @@ TEST_F(CleanDirectory, LeavesLivingWritersAlone) {
 
 TEST_F(CleanDirectory, RemovesTemporaryOfKilledWriter) {
   put(directory / "model", "old");
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = start_child([&] {
-    auto file = AtomicFile::create(directory / "model", 6, {}).value();
-    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
-    return false;
-  });
-  char written = 0;
-  ASSERT_EQ(::read(ends[0], &written, 1), 1);
-  EXPECT_EQ(clean({.min_age = 0s}).at(0).second, TemporaryState::in_use);
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
-  EXPECT_EQ(result_of(child), 1000 + SIGKILL);
-  ::close(ends[0]), ::close(ends[1]);
+  kill_while_writing(directory / "model",
+                     [&] { EXPECT_EQ(clean({.min_age = 0s}).at(0).second, TemporaryState::in_use); });
   EXPECT_EQ(clean().at(0).second, TemporaryState::removed);
   EXPECT_EQ(directory.names(), Names{"model"});
   EXPECT_EQ(contents(directory / "model"), "old");

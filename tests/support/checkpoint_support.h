@@ -67,4 +67,12 @@ inline std::string read_text(const Result<Tensor>& tensor) {
   return array ? data_of(*array) : array.error().to_string();
 }
 
+// The first byte of each tensor, or the name of the error.
+inline std::string letters_of(const Result<Checkpoint>& model) {
+  if (!model) return std::string(to_string(model.error().code));
+  std::string letters;
+  for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
+  return letters;
+}
+
 }  // namespace safetensors::test

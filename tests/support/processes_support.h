@@ -130,14 +130,7 @@ class ProcessesTest : public testing::Test {
     ASSERT_TRUE(succeeds(letters(letter, 0, count)(writer)));
     ASSERT_TRUE(succeeds(writer.commit()));
   }
-  // The letters of the tensors, or the name of the error.
-  std::string model() const {
-    const Result<Checkpoint> model = Checkpoint::open(folder_);
-    if (!model) return std::string(to_string(model.error().code));
-    std::string letters;
-    for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
-    return letters;
-  }
+  std::string model() const { return letters_of(Checkpoint::open(folder_)); }
   // Removes what killed writers left, beside the folder of the model and in it.
   std::vector<Temporary> clean_all() const {
     std::vector<Temporary> found = io::clean_directory(directory_.path()).value();

@@ -9,7 +9,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <ostream>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "os/directory.h"
@@ -26,137 +29,93 @@ const std::set<std::uint64_t> kChanges = {
 #endif
 };
 
-class CheckpointCrash : public testing::Test {
- protected:
-  // Saves `count` files with one tensor each, or one file of all tensors. Each tensor has four times the letter.
-  void save(const std::string& folder, std::size_t count, char letter, std::uint64_t max_size = 4,
-            const CheckpointWriteOptions& options = {}) {
-    const std::vector<std::uint8_t> bytes(4, static_cast<std::uint8_t>(letter));
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < count; ++i) names.push_back("t" + std::to_string(i));
-    std::vector<NamedTensor> tensors;
-    for (const std::string& name : names) tensors.emplace_back(name, Shape{4}, bytes);
-    ASSERT_TRUE(succeeds(save_checkpoint(folder, tensors, {.max_shard_size = max_size}, options)));
-  }
-  // The letters of the tensors, or the name of the error.
-  static std::string read(const std::string& folder) {
-    const Result<Checkpoint> model = Checkpoint::open(folder);
-    if (!model) return std::string(to_string(model.error().code));
-    std::string letters;
-    for (const Tensor& tensor : model->tensors()) letters += read_text(Result<Tensor>(tensor))[0];
-    return letters;
-  }
-  // Replaces a model as `replace` does, with a crash at every place. Returns what the folder holds after each.
-  std::set<std::string> after_crashes(const std::function<void(const std::string&)>& prepare,
-                                      const std::function<void(const std::string&)>& replace) {
-    std::set<std::string> found;
-    for (int last = 0;; ++last) {
-      const TemporaryDirectory directory;
-      const std::string folder = directory / "model";
-      prepare(folder);
-      const std::optional<Traced> traced = trace_child(kChanges, last, [&] { replace(folder); });
-      if (!traced) return {};
-      found.insert(read(folder));
-      ::unlink((folder + "/extra.safetensors").c_str());  // of another program
-      save(folder, 2, 'z');
-      EXPECT_EQ(read(folder), "zz");
-      EXPECT_EQ(os::list_directory(folder, true).value().size(), 3U);
-      EXPECT_EQ(directory.names(), std::vector<std::string>{"model"});
-      if (!traced->killed) break;
-      EXPECT_LT(last, 1000);
-    }
-    return found;
-  }
-};
+using Change = std::function<void(const std::string& folder)>;
 
-#define SKIP_WITHOUT_TRACES(found) \
-  if ((found).empty()) GTEST_SKIP() << "this process may not trace its children"
-
-using Found = std::set<std::string>;
-
-TEST_F(CheckpointCrash, ShowsNewFolderWholeOrNot) {
-  const Found found = after_crashes([](const std::string&) {}, [&](const std::string& f) { save(f, 3, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"open_failed", "bbb"}));
+// Saves `count` files with one tensor each, or one file of all tensors. Each tensor has four times the letter.
+void save(const std::string& folder, std::size_t count, char letter, std::uint64_t max_size = 4) {
+  const std::vector<std::uint8_t> bytes(4, static_cast<std::uint8_t>(letter));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back("t" + std::to_string(i));
+  std::vector<NamedTensor> tensors;
+  for (const std::string& name : names) tensors.emplace_back(name, Shape{4}, bytes);
+  ASSERT_TRUE(succeeds(save_checkpoint(folder, tensors, {.max_shard_size = max_size}, {})));
 }
-
-TEST_F(CheckpointCrash, KeepsOldOrNewModelOfOtherNames) {
-  const Found found =
-      after_crashes([&](const std::string& f) { save(f, 3, 'a'); }, [&](const std::string& f) { save(f, 2, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aaa", "bb"}));
+Change saves(std::size_t count, char letter, std::uint64_t max_size = 4) {
+  return [=](const std::string& folder) { save(folder, count, letter, max_size); };
 }
+constexpr std::uint64_t kOneShard = 100;  // a size of files
 
-TEST_F(CheckpointCrash, KeepsOldOrNewModelIfOneFileReplacesMany) {
-  const Found found = after_crashes([&](const std::string& f) { save(f, 3, 'a'); },
-                                    [&](const std::string& f) { save(f, 2, 'b', 100); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aaa", "bb"}));
-}
-
-TEST_F(CheckpointCrash, KeepsOldOrNewModelOfEqualNames) {
-  const auto old = [&](const std::string& f) { save(f, 3, 'a'); };
-  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 3, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aaa", "bbb"}));
-}
-
-TEST_F(CheckpointCrash, KeepsOldOrNewModelOfLaterGenerations) {
-  const auto old = [&](const std::string& f) {
-    for (const char letter : {'x', 'y', 'a'}) save(f, 2, letter);
-  };
-  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "bb"}));
-}
-
-TEST_F(CheckpointCrash, KeepsOldOrNewModelOfOneFile) {
-  const Found found = after_crashes([&](const std::string& f) { save(f, 2, 'a', 100); },
-                                    [&](const std::string& f) { save(f, 2, 'b', 100); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "bb"}));
+std::string read(const std::string& folder) {
+  return letters_of(Checkpoint::open(folder));
 }
 
 // Other programs write an index that names `model.safetensors` and more files.
-TEST_F(CheckpointCrash, KeepsOldOrNewModelIfIndexNamesTheOneFile) {
-  const auto old = [&](const std::string& f) {
-    std::filesystem::create_directory(f);
-    put(f + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
-    put(f + "/extra.safetensors", u8_file({{"t1", "aaaa"}}));
-    put(f + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}, {"t1", "extra.safetensors"}}));
-    ASSERT_EQ(read(f), "aa");
-  };
-  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b', 100); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "bb"}));
+void save_with_index_of_one_file(const std::string& folder) {
+  std::filesystem::create_directory(folder);
+  put(folder + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
+  put(folder + "/extra.safetensors", u8_file({{"t1", "aaaa"}}));
+  put(folder + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}, {"t1", "extra.safetensors"}}));
+  ASSERT_EQ(read(folder), "aa");
 }
 
 // The file of the old model is then one of one, in a generation.
-TEST_F(CheckpointCrash, KeepsOldOrNewModelIfOneFileReplacesOneOfAGeneration) {
-  const auto old = [&](const std::string& f) {
-    std::filesystem::create_directory(f);
-    put(f + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
-    put(f + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}}));
-    save(f, 2, 'a', 100);
-    ASSERT_TRUE(std::filesystem::exists(f + "/model-gen00002-00001-of-00001.safetensors"));
-  };
-  const Found found = after_crashes(old, [&](const std::string& f) { save(f, 2, 'b', 100); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "bb"}));
+void save_generation_of_one_file(const std::string& folder) {
+  std::filesystem::create_directory(folder);
+  put(folder + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
+  put(folder + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}}));
+  save(folder, 2, 'a', kOneShard);
+  ASSERT_TRUE(std::filesystem::exists(folder + "/model-gen00002-00001-of-00001.safetensors"));
 }
 
-TEST_F(CheckpointCrash, KeepsOldOrNewModelIfManyFilesReplaceOne) {
-  const Found found = after_crashes([&](const std::string& f) { save(f, 2, 'a', 100); },
-                                    [&](const std::string& f) { save(f, 2, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"aa", "bb"}));
+void save_three_times(const std::string& folder) {
+  for (const char letter : {'x', 'y', 'a'}) save(folder, 2, letter);
 }
 
-TEST_F(CheckpointCrash, NeverShowsPartOfModelInEmptyFolder) {
-  const Found found = after_crashes([](const std::string& f) { std::filesystem::create_directory(f); },
-                                    [&](const std::string& f) { save(f, 3, 'b'); });
-  SKIP_WITHOUT_TRACES(found);
-  EXPECT_EQ(found, (Found{"not_found", "bbb"}));
+struct Replacement {
+  const char* name;
+  Change prepare, replace;
+  std::set<std::string> found;  // what the folder may hold after a crash
+};
+
+const Replacement kReplacements[] = {
+    {"NewFolder", [](const std::string&) {}, saves(3, 'b'), {"open_failed", "bbb"}},
+    {"EmptyFolder", [](const auto& f) { std::filesystem::create_directory(f); }, saves(3, 'b'), {"not_found", "bbb"}},
+    {"OtherNames", saves(3, 'a'), saves(2, 'b'), {"aaa", "bb"}},
+    {"EqualNames", saves(3, 'a'), saves(3, 'b'), {"aaa", "bbb"}},
+    {"LaterGenerations", save_three_times, saves(2, 'b'), {"aa", "bb"}},
+    {"OneFileReplacesMany", saves(3, 'a'), saves(2, 'b', kOneShard), {"aaa", "bb"}},
+    {"ManyFilesReplaceOne", saves(2, 'a', kOneShard), saves(2, 'b'), {"aa", "bb"}},
+    {"OneFileReplacesOne", saves(2, 'a', kOneShard), saves(2, 'b', kOneShard), {"aa", "bb"}},
+    {"IndexNamesTheOneFile", save_with_index_of_one_file, saves(2, 'b', kOneShard), {"aa", "bb"}},
+    {"OneFileReplacesOneOfAGeneration", save_generation_of_one_file, saves(2, 'b', kOneShard), {"aa", "bb"}},
+};
+
+void PrintTo(const Replacement& replacement, std::ostream* out) {
+  *out << replacement.name;
+}
+
+class CheckpointCrash : public testing::TestWithParam<Replacement> {};
+INSTANTIATE_TEST_SUITE_P(Models, CheckpointCrash, testing::ValuesIn(kReplacements),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_P(CheckpointCrash, KeepsOldOrNewModel) {
+  std::set<std::string> found;
+  for (int last = 0;; ++last) {
+    const TemporaryDirectory directory;
+    const std::string folder = directory / "model";
+    GetParam().prepare(folder);
+    const std::optional<Traced> traced = trace_child(kChanges, last, [&] { GetParam().replace(folder); });
+    if (!traced) GTEST_SKIP() << "this process may not trace its children";
+    found.insert(read(folder));
+    ::unlink((folder + "/extra.safetensors").c_str());  // of another program
+    save(folder, 2, 'z');
+    EXPECT_EQ(read(folder), "zz");
+    EXPECT_EQ(os::list_directory(folder, true).value().size(), 3U);
+    EXPECT_EQ(directory.names(), std::vector<std::string>{"model"});
+    if (!traced->killed) break;
+    EXPECT_LT(last, 1000);
+  }
+  EXPECT_EQ(found, GetParam().found);
 }
 
 }  // namespace

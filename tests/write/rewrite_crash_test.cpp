@@ -45,13 +45,6 @@ class RewriteCrash : public testing::Test {
     const auto written = planned->write(folder, {.write = {.durability = Durability::none}});
     return written ? Status() : Status(written.error());
   }
-  static std::string letters(const std::string& folder) {
-    const Result<Checkpoint> model = Checkpoint::open(folder);
-    if (!model) return model.error().to_string();
-    std::string text;
-    for (const Tensor& tensor : model->tensors()) text += read_text(Result<Tensor>(tensor))[0];
-    return text;
-  }
   // Saves a model of three tensors of 4 bytes, and rewrites it with a kill at every place.
   static void kill_everywhere(std::uint64_t old_size, std::uint64_t new_size, const std::string& prefix = "") {
     for (int last = 0; last < 1000; ++last) {
@@ -62,9 +55,9 @@ class RewriteCrash : public testing::Test {
                                            {.max_shard_size = old_size, .stem = "model"})));
       const auto traced = trace_child(kRewriteChanges, last, [&] { (void)rewrite(folder, new_size, prefix); });
       if (!traced) GTEST_SKIP() << "this process may not trace its children";
-      EXPECT_EQ(letters(folder), "abc") << last;
+      EXPECT_EQ(letters_of(Checkpoint::open(folder)), "abc") << last;
       EXPECT_TRUE(succeeds(rewrite(folder, new_size, prefix))) << last;
-      EXPECT_EQ(letters(folder), "abc") << last;
+      EXPECT_EQ(letters_of(Checkpoint::open(folder)), "abc") << last;
       const std::size_t files = new_size == kOneFile ? 1 : (12 + new_size - 1) / new_size + 1;
       EXPECT_EQ(os::list_directory(folder, true).value().size(), files) << last;
       if (!traced->killed) break;

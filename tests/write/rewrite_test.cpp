@@ -120,6 +120,15 @@ TEST_F(RewriteTest, FindsOldTensorsThatTheIndexLacks) {
   EXPECT_EQ(rewrite.check_old_files(folder, in).error().code, Errc::invalid_argument);
 }
 
+// The new files have the names of the old ones, of which the input is one.
+TEST_F(RewriteTest, FindsOldFilesOfTheNewNames) {
+  put(directory_ / "model-00001-of-00002.safetensors", u8_file({{"x", "1"}, {"y", "2"}}));
+  put(directory_ / "model-00002-of-00002.safetensors", u8_file({{"a", "3"}}));
+  const Checkpoint in = open("model-00001-of-00002.safetensors");
+  const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true, .max_shard_size = 1, .stem = "model"}).value();
+  EXPECT_EQ(rewrite.check_old_files(directory_.path(), in).error().code, Errc::invalid_argument);
+}
+
 TEST_F(RewriteTest, KeepsEmptyMetadata) {
   ASSERT_TRUE(succeeds(save(path_, std::span<const TensorData>(), MetadataPairs{})));
   const Checkpoint in = open("in.safetensors");
