@@ -1,4 +1,4 @@
-"""Runs the command on a terminal of a given width. A pseudo-terminal shows the bytes, tmux shows the screen."""
+"""Runs the command on a pseudo-terminal of a given width, and a model for it."""
 import fcntl
 import os
 import pty
@@ -42,33 +42,6 @@ def run(program_arguments, folder, width, **variables):
 def lines(program_arguments, folder, width):
     """The lines of the command, whatever its exit code."""
     return run(program_arguments, folder, width, NO_COLOR="1")[1].decode().replace("\r\n", "\n").splitlines()
-
-
-class Tmux:
-    """A terminal of tmux, whose screen can be read."""
-
-    def __init__(self, folder, width, height=60):
-        self.command = ["tmux", "-f", "/dev/null", "-S", os.path.join(folder, f"tmux-{width}")]
-        variables = environment(NO_COLOR="1", PS1="$ ", LC_ALL="C.UTF-8")
-        start = ["new-session", "-d", "-x", str(width), "-y", str(height), "sh"]
-        subprocess.run([*self.command, *start], cwd=folder, env=variables, check=True, timeout=LIMIT)
-
-    def close(self):
-        subprocess.run([*self.command, "kill-server"], check=True, timeout=LIMIT)
-
-    def screen(self, command):
-        """The lines of the screen after a command line of sh, without the command line and the prompt behind it."""
-        marker = "the command has ended"
-        line = f"clear; {command}; printf 'the command %s\\n' 'has ended'"
-        subprocess.run([*self.command, "send-keys", "-l", line], check=True, timeout=LIMIT)
-        subprocess.run([*self.command, "send-keys", "Enter"], check=True, timeout=LIMIT)
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
-            pane = subprocess.run([*self.command, "capture-pane", "-p"], capture_output=True, check=True, timeout=LIMIT)
-            shown = pane.stdout.decode().splitlines()
-            if marker in shown:
-                return shown[: shown.index(marker)]
-        raise AssertionError(f"no end of {command!r} in {LIMIT} s: {shown}")
 
 
 def llama(layers=32, changed=(), trouble=None):

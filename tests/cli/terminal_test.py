@@ -6,11 +6,10 @@
 import math
 import os
 import re
-import shutil
 import unittest
 
 import make_inputs
-from command import PROGRAM, CommandTest
+from command import CommandTest
 import terminal
 
 NAN = ["model.layers.13.self_attn.q_proj.weight", "model.layers.31.mlp.down_proj.weight"]
@@ -198,25 +197,6 @@ class ProgressTest(ModelTest):
             screen.append(row.rstrip())
         self.assertTrue(screen[0].startswith("NAME "), screen)
         self.assertNotIn("%", "".join(screen))
-
-
-@unittest.skipUnless(shutil.which("tmux"), "tmux is not installed: scripts/install-dependencies test")
-class ScreenTest(ModelTest):
-    """The same in a real terminal, where a line that is too long would go on in the next one."""
-
-    def screen(self, width, command):
-        screen = terminal.Tmux(self.folder, width)
-        self.addCleanup(screen.close)
-        return screen.screen(f"{PROGRAM} {command}")
-
-    def test_screens_have_the_lines_of_the_table(self):
-        for width in (80, 120):
-            shown = self.screen(width, "stats llama.safetensors --sort nan --match '*.layers.[37].*' --match '*.13.*'")
-            self.assertTrue(shown[0].startswith("NAME "), shown[0])
-            self.assertIn(" NAN  INF", shown[0])
-            self.assertTrue(shown[1].startswith(NAN[0]), shown[1])
-            self.assertTrue(shown[-1].startswith("27 tensors, "), shown[-1])
-            self.assertEqual(len(shown), 1 + 27 * (1 + (width == 80)) + 1 + (width == 80))
 
 
 if __name__ == "__main__":
