@@ -91,23 +91,6 @@ def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "text"),
-    [
-        ({"slices": {"w": [0, 1]}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
-        ({"slices": {"w": (slice(1), [0])}}, SafetensorError, "slices['w']: found a list, expected slices and integers"),
-    ],
-)
-def test_the_message_of_a_load_names_the_argument(
-    file: Path, arguments: dict[str, Any], kind: type[Exception], text: str
-) -> None:
-    takers: list[Callable[..., Any]] = [load, stream]
-    for taker in takers:
-        with pytest.raises(kind) as raised:
-            taker(file, **arguments)
-        assert str(raised.value) == text
-
-
-@pytest.mark.parametrize(
     ("metadata", "text"),
     [
         ({"step": 7}, "metadata['step'] is int: expected a str"),

@@ -129,15 +129,6 @@ def assert_names_the_file(error: SafetensorError, path: Path) -> None:
         assert str(error).startswith(f"{path}: ") and str(error).count(str(path)) == 1
 
 
-def test_error_of_shortened_file_names_file(folder: Path) -> None:
-    checkpoint = Checkpoint(folder)
-    size = (folder / SECOND).stat().st_size
-    with pytest.raises(SafetensorError) as caught:
-        os.truncate(folder / SECOND, size - 1)
-        checkpoint.load()
-    assert_names_the_file(caught.value, folder / SECOND)
-
-
 @FRAMEWORKS
 def test_loaded_tensors_share_no_memory(folder: Path, kind: str) -> None:
     checkpoint = opened(folder, kind)

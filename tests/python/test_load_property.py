@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as draw  # noqa: E402
 from hypothesis.extra import numpy as arrays  # noqa: E402
 
-import safetensors.numpy as stn  # noqa: E402
-from safetensors import Checkpoint, Writer  # noqa: E402
+from safetensors import Checkpoint  # noqa: E402
 
 DTYPES = ["?", "u1", "i1", "<i2", "<f2", "<f4", "<f8", "<i8", "<c8"]
 FLOATS = ["<f2", "<f4", "<f8"]
@@ -116,24 +115,3 @@ def test_load_and_stream_give_what_numpy_does(
     if installed("torch"):
         tensors = Checkpoint(folder, "pt").load(**{**options, "out": None})
         assert all(sharded.same(tensors[name], a[4]) for name, a in asked.items())
-
-
-@MANY
-@given(
-    draw.dictionaries(
-        draw.text("abc", min_size=1, max_size=3),
-        draw.tuples(arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=6), draw.sampled_from(DTYPES)),
-        max_size=4,
-    ),
-    draw.randoms(use_true_random=False),
-)
-def test_a_writer_given_rows_in_any_order_writes_what_save_writes(
-    folder: Path, layout: dict[str, Any], random: Any
-) -> None:
-    tensors = {name: filled(shape, dtype) for name, (shape, dtype) in layout.items()}
-    rows = [(name, i) for name, array in tensors.items() for i in range(len(array))]
-    random.shuffle(rows)
-    with Writer(folder / "w.safetensors", tensors, durability="none") as writer:
-        for name, i in rows:
-            writer.write(name, tensors[name][i : i + 1], start=i)
-    assert (folder / "w.safetensors").read_bytes() == stn.save(tensors)

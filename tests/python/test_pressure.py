@@ -14,23 +14,6 @@ import pytest
 from conftest import run
 
 import safetensors.numpy as st
-from safetensors import SafetensorError, safe_open
-
-
-def test_a_file_that_shrinks_is_an_error_by_pread(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    st.save_file({"a": np.zeros(1 << 20, np.uint8), "b": np.zeros(8, np.uint8)}, path)
-    with safe_open(path, "np", backend="pread") as f:
-        part = f.get_slice("a")
-        os.truncate(path, path.stat().st_size - 16)
-        with pytest.raises(SafetensorError, match="^tensor `b`: file became shorter: ") as caught:
-            f.get_tensor("b")
-        assert caught.value.code == "file_truncated"  # type: ignore[attr-defined]
-        with pytest.raises(SafetensorError, match="file became shorter"):
-            f.get_tensors()
-        os.truncate(path, 200)
-        with pytest.raises(SafetensorError, match="^tensor `a`: file became shorter: "):
-            part[5000:]
 
 
 def test_little_memory_is_a_memory_error(tmp_path: Path) -> None:

@@ -206,18 +206,14 @@ def test_commit_and_close_by_hand(path: Path) -> None:
 
 
 def test_copies_merge_a_checkpoint_into_one_file(tmp_path: Path) -> None:
-    arrays = {**sharded.tensors(), "large": np.arange(9 << 20, dtype=np.uint32)}  # 36 MiB
+    arrays = sharded.tensors()
     checkpoint = Checkpoint(sharded.save(tmp_path / "model", arrays))
-    layout: dict[str, Any] = {}
-    for name in checkpoint:
-        part = checkpoint.get_slice(name)
-        layout[name] = (part.get_dtype(), part.get_shape())
-    with Writer(tmp_path / "one", {**layout, "again": layout["wte"]}, durability="none") as writer:
+    with Writer(tmp_path / "one", {**arrays, "again": arrays["wte"]}, durability="none") as writer:
         for name in checkpoint:
             writer.copy(name, checkpoint)
         with pytest.raises(SafetensorError, match="tensor `again`: is F32, copied from I64"):
             writer.copy("again", checkpoint, "ids")
-        with pytest.raises(MissingTensorError, match="no tensor `again` in 2 files of 7 tensors"):
+        with pytest.raises(MissingTensorError, match="no tensor `again` in 2 files of 6 tensors"):
             writer.copy("again", checkpoint)
         writer.copy("again", checkpoint, "wte")
     loaded = load(tmp_path / "one")
@@ -276,19 +272,6 @@ def test_a_signal_s_handler_cannot_write_in_the_midst_of_a_write(path: Path) -> 
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert text in said and untouched(path)
-
-
-def test_a_forked_child_leaves_it_alone(path: Path) -> None:
-    writer = Writer(path, {"a": ("U8", (2,))})
-    child = os.fork()
-    if child == 0:
-        del writer
-        gc.collect()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    with writer:
-        writer.write("a", b"xy")
-    assert load(path)["a"].tolist() == [120, 121]
 
 
 def test_a_program_that_forgets_it_leaves_nothing(path: Path) -> None:

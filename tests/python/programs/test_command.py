@@ -1,4 +1,4 @@
-"""The command `safetensors` on checkpoints that transformers, diffusers and peft write."""
+"""The command `safetensors` on checkpoints that transformers writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import framework
 
 torch = framework("torch")
 
-from test_programs import equal, tiny_llama, tiny_unet  # noqa: E402
+from test_programs import equal, tiny_llama  # noqa: E402
 
 from safetensors import load, save  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
@@ -109,22 +109,3 @@ def test_split_writes_the_shards_of_huggingface_hub(tmp_path: Path) -> None:
         assert {path.name: set(load(path)) for path in folder.glob("*.safetensors")} == shards, seed
         indexes = [json.loads(path.read_text()) for path in folder.glob("*.json")]
         assert indexes == [{"metadata": expected.metadata, "weight_map": expected.tensor_to_filename}][: expected.is_sharded], seed
-
-
-def test_an_adapter_of_peft(tmp_path: Path) -> None:
-    peft = framework("peft")
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    peft.get_peft_model(tiny_llama(), config).save_pretrained(tmp_path)
-    file = tmp_path / "adapter_model.safetensors"
-    command("verify", tmp_path)
-    command("rename", file, tmp_path / "renamed.safetensors", "s/^base_model\\.model\\.//")
-    assert set(load(tmp_path / "renamed.safetensors")) == {name.removeprefix("base_model.model.") for name in load(file)}
-
-
-def test_a_unet_of_diffusers(tmp_path: Path) -> None:
-    tiny_unet().save_pretrained(tmp_path / "unet", max_shard_size="10KB")
-    command("verify", tmp_path / "unet")
-    command("split", tmp_path / "unet", tmp_path / "other", "--max-shard-size", "30KB")
-    shards = sorted(path.name for path in (tmp_path / "other").glob("*.safetensors"))
-    assert 1 < len(shards) < len(list((tmp_path / "unet").glob("*.safetensors")))
-    command("diff", tmp_path / "unet", tmp_path / "other")
