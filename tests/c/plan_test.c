@@ -121,7 +121,6 @@ static void streams(void) {
   GOOD(safetensors_stream_cancel(stream, &error));
   FAILS(safetensors_stream_next(stream, &index, &array, &error), CANCELLED);
   safetensors_stream_free(stream);
-  FAILS(safetensors_plan_stream(NULL, NULL, &stream, &error), INVALID_ARGUMENT);
 }
 
 static void several_files(void) {
@@ -150,9 +149,6 @@ static void several_files(void) {
   safetensors_model_free(model);
   given[1] = given[0];
   FAILS(safetensors_model_open_paths(given, 2, NULL, &model, &error), DUPLICATE_NAME);
-  given[1] = NULL;
-  FAILS(safetensors_model_open_paths(given, 2, NULL, &model, &error), INVALID_ARGUMENT);
-  SAYS("path 1 is NULL");
   FAILS(safetensors_model_open_paths(NULL, 0, NULL, &model, &error), INVALID_ARGUMENT);
   snprintf(index, sizeof index, "%s/model.safetensors.index.json", folder);
   for (int i = 0; i < 3; ++i) CHECK(unlink(paths[i]) == 0);
