@@ -60,8 +60,9 @@ install_python() {
     "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
 }
 
-# build_package: builds library, command and Python package, and installs the package in the environment.
+# build_package: builds and installs library, command and Python package. -O1 takes a fifth of the compilers' time away.
 build_package() {
   "$environment/bin/pip" install -v --no-compile --no-build-isolation --no-deps --force-reinstall \
+    "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG" \
     --config-settings=build-dir="$tree" "--config-settings=build.targets=safetensors_native;safetensors_cli" .
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 from collections.abc import Callable
@@ -13,17 +14,18 @@ from .modules import module_of
 
 Function = Callable[..., Any]
 Tensors = dict[str, Any]
+Way = tuple[str, dict[str, Any]]  # the name of a method, and arguments besides those of the work
 
 
 class Missing(Exception):
     """This version of the peer does not do that."""
 
 
-def does(op: str, variant: str = "") -> Callable[[Function], Function]:
-    """Declare that a method does a piece of work, and in which of several ways."""
+def does(op: str, variant: str = "", **how: Any) -> Callable[[Function], Function]:
+    """Declare that a method does a piece of work, in which of several ways, and with which arguments of that way."""
 
     def mark(function: Function) -> Function:
-        marks = [*getattr(function, "marks", []), (op, variant)]
+        marks = [(op, variant, how), *getattr(function, "marks", [])]  # the decorator above is applied last
         function.marks = marks  # type: ignore[attr-defined]
         return function
 
@@ -46,6 +48,16 @@ def layers(names: Any, rank: int, world: int) -> list[str]:
     return ordered[part(len(ordered), rank, world)]
 
 
+def own_ways(kind: type, op: str) -> dict[str, Way]:
+    """Return the ways in which the methods of this class itself do `op`."""
+    return {
+        variant: (name, how)
+        for name, member in vars(kind).items()
+        for marked, variant, how in getattr(member, "marks", [])
+        if marked == op
+    }
+
+
 class Adapter:
     """One peer. Methods marked with `does` take the paths of a set in the peer's form, then the work's arguments."""
 
@@ -54,12 +66,11 @@ class Adapter:
     framework = "torch"  # of what save is given
 
     @classmethod
-    def contenders(cls, op: str) -> dict[str, str]:
-        """Return the ways in which this peer does `op`: names of methods by variant, in order of declaration."""
-        found: dict[str, str] = {}
+    def contenders(cls, op: str) -> dict[str, Way]:
+        """Return the ways in which this peer does `op` by variant, in order of declaration."""
+        found: dict[str, Way] = {}
         for kind in reversed(cls.__mro__):
-            for name, member in vars(kind).items():
-                found.update({variant: name for marked, variant in getattr(member, "marks", []) if marked == op})
+            found.update(own_ways(kind, op))
         return found
 
     def version(self) -> str:
@@ -90,21 +101,15 @@ def synced(path: str) -> None:
 class Reference(Adapter):
     """The package of the format's authors."""
 
-    def _load(self, paths: list[str], backend: str) -> Tensors:
+    @does("load", "pread", backend="pread")
+    @does("view", "mmap", backend="mmap")
+    def load(self, paths: list[str], backend: str) -> Tensors:
         from safetensors.torch import load_file
 
         tensors: Tensors = {}
         for path in paths:
             tensors.update(load_file(path, backend=backend))
         return tensors
-
-    @does("load", "pread")
-    def load(self, paths: list[str]) -> Tensors:
-        return self._load(paths, "pread")
-
-    @does("view", "mmap")
-    def view(self, paths: list[str]) -> Tensors:
-        return self._load(paths, "mmap")
 
     @does("view_numpy")
     def view_numpy(self, paths: list[str]) -> Tensors:
@@ -121,25 +126,19 @@ class Reference(Adapter):
     _kept: list[str] | None = None
     _module: Any = None
 
-    def _state_dict(self, paths: list[str], module: Any, backend: str, **how: bool) -> Tensors:
-        module.load_state_dict(self._load(paths, backend), **how)
+    @does("into_new", "load_file pread, load_state_dict(assign)", backend="pread")
+    @does("into_new", "load_file mmap, load_state_dict(assign)", backend="mmap")
+    def assigned(self, paths: list[str], backend: str) -> Tensors:
+        module = module_of(paths, "meta")
+        module.load_state_dict(self.load(paths, backend), assign=True)
         return dict(module.state_dict())
 
-    @does("into_new", "load_file pread, load_state_dict(assign)")
-    def into_new_pread(self, paths: list[str]) -> Tensors:
-        return self._state_dict(paths, module_of(paths, "meta"), "pread", assign=True)
-
-    @does("into_new", "load_file mmap, load_state_dict(assign)")
-    def into_new_mmap(self, paths: list[str]) -> Tensors:
-        return self._state_dict(paths, module_of(paths, "meta"), "mmap", assign=True)
-
-    @does("into_old", "load_file pread, load_state_dict")
-    def into_old_pread(self, paths: list[str]) -> Tensors:
-        return self._state_dict(paths, self._parameters(paths), "pread")
-
-    @does("into_old", "load_file mmap, load_state_dict")
-    def into_old_mmap(self, paths: list[str]) -> Tensors:
-        return self._state_dict(paths, self._parameters(paths), "mmap")
+    @does("into_old", "load_file pread, load_state_dict", backend="pread")
+    @does("into_old", "load_file mmap, load_state_dict", backend="mmap")
+    def copied(self, paths: list[str], backend: str) -> Tensors:
+        module = self._parameters(paths)
+        module.load_state_dict(self.load(paths, backend))
+        return dict(module.state_dict())
 
     @does("offload", "accelerate")
     def offload(self, paths: list[str]) -> Tensors:
@@ -166,7 +165,11 @@ class Reference(Adapter):
         with safe_open(paths[0], "np") as f:
             return f.keys()
 
-    def _slice(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
+    # A tensor of a map is a view. Works without "view" want memory of its own, in order.
+    @does("slice", "pread", backend="pread")
+    @does("slice", "mmap", backend="mmap", copy=True)
+    @does("slice_view", "mmap", backend="mmap")
+    def slice(self, paths: list[str], backend: str, dim: int, rank: int, world: int, copy: bool = False) -> Tensors:
         from safetensors import safe_open
 
         tensors: Tensors = {}
@@ -175,65 +178,26 @@ class Reference(Adapter):
                 for name in f.keys():
                     lazy = f.get_slice(name)
                     tensor = lazy[box(lazy.get_shape(), dim, rank, world)]
-                    # Of a map it is a view: what is wanted is memory of its own, in order.
-                    tensors[name] = tensor if backend != "mmap" else tensor.clone().contiguous()
+                    tensors[name] = tensor.clone().contiguous() if copy else tensor
         return tensors
 
-    @does("slice", "pread")
-    def slice_pread(self, paths: list[str], **box: int) -> Tensors:
-        return self._slice(paths, "pread", **box)
-
-    @does("slice", "mmap")
-    def slice_mmap(self, paths: list[str], **box: int) -> Tensors:
-        return self._slice(paths, "mmap", **box)
-
-    @does("slice_view", "mmap")
-    def slice_view(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
-        from safetensors import safe_open
-
-        tensors: Tensors = {}
-        for path in paths:
-            with safe_open(path, "pt", backend="mmap") as f:
-                for name in f.keys():
-                    lazy = f.get_slice(name)
-                    tensors[name] = lazy[box(lazy.get_shape(), dim, rank, world)]
-        return tensors
-
-    @does("layers_view", "mmap")
-    def layers_view(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return self._layers(paths, "mmap", rank, world)
-
-    def _layers(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
+    @does("layers", "pread", backend="pread")
+    @does("layers", "mmap", backend="mmap", copy=True)
+    @does("layers_view", "mmap", backend="mmap")
+    def layers(self, paths: list[str], backend: str, rank: int, world: int, copy: bool = False) -> Tensors:
         from safetensors import safe_open
 
         with safe_open(paths[0], "pt", backend=backend) as f:
-            return {name: f.get_tensor(name) for name in layers(f.keys(), rank, world)}
+            tensors = {name: f.get_tensor(name) for name in layers(f.keys(), rank, world)}
+        return {name: tensor.clone() for name, tensor in tensors.items()} if copy else tensors
 
-    @does("layers", "pread")
-    def layers_pread(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return self._layers(paths, "pread", rank, world)
-
-    @does("layers", "mmap")
-    def layers_mmap(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return {name: tensor.clone() for name, tensor in self._layers(paths, "mmap", rank, world).items()}
-
-    def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
-        save_file(tensors, target)
+    @does("save", "numpy", module="safetensors.numpy")
+    @does("save", "torch", module="safetensors.torch")
+    def save(self, tensors: Tensors, target: str, durable: bool, module: str) -> str:
+        importlib.import_module(module).save_file(tensors, target)
         if durable:
             synced(target)
         return target
-
-    @does("save", "numpy")
-    def save_numpy(self, tensors: Tensors, target: str, durable: bool) -> str:
-        from safetensors.numpy import save_file
-
-        return self._save(save_file, tensors, target, durable)
-
-    @does("save", "torch")
-    def save_torch(self, tensors: Tensors, target: str, durable: bool) -> str:
-        from safetensors.torch import save_file
-
-        return self._save(save_file, tensors, target, durable)
 
     @does("save_bytes", "numpy")
     def save_bytes(self, tensors: Tensors, target: str) -> object:
@@ -253,10 +217,10 @@ class Ours(Reference):
         return tensors
 
     @classmethod
-    def contenders(cls, op: str) -> dict[str, str]:
+    def contenders(cls, op: str) -> dict[str, Way]:
         """Ours come first: what is new is what ratios are told of, where this version has it."""
-        own = {v: name for name, member in vars(cls).items() for o, v in getattr(member, "marks", []) if o == op}
-        return own | {v: name for v, name in super().contenders(op).items() if v not in own}
+        own = own_ways(cls, op)
+        return own | {variant: way for variant, way in super().contenders(op).items() if variant not in own}
 
     @does("load", "load()")
     def load_new(self, paths: list[str]) -> Tensors:
@@ -264,7 +228,7 @@ class Ours(Reference):
 
     @does("load", "auto")
     def load_auto(self, paths: list[str]) -> Tensors:
-        return self._load(paths, "auto")
+        return self.load(paths, "auto")
 
     @does("load", "load(cache=keep)")
     def load_past_cache(self, paths: list[str]) -> Tensors:
@@ -284,15 +248,9 @@ class Ours(Reference):
     def into_old(self, paths: list[str]) -> Tensors:
         return self._into(paths, self._parameters(paths))
 
-    @does("slice", "load()")
-    def slice_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
-        return self._sliced(paths, "auto", dim, rank, world)
-
-    @does("slice_view", "load()")
-    def slice_view_new(self, paths: list[str], dim: int, rank: int, world: int) -> Tensors:
-        return self._sliced(paths, "mmap", dim, rank, world)
-
-    def _sliced(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
+    @does("slice", "load()", backend="auto")
+    @does("slice_view", "load()", backend="mmap")
+    def sliced(self, paths: list[str], backend: str, dim: int, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
         boxes = {}
@@ -301,23 +259,17 @@ class Ours(Reference):
                 boxes.update({name: box(f.get_slice(name).get_shape(), dim, rank, world) for name in f.keys()})
         return self._new(paths, slices=boxes, backend=backend)
 
-    @does("layers", "load()")
-    def layers_new(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return self._chosen(paths, "auto", rank, world)
-
-    @does("layers_view", "load()")
-    def layers_view_new(self, paths: list[str], rank: int, world: int) -> Tensors:
-        return self._chosen(paths, "mmap", rank, world)
-
-    def _chosen(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
+    @does("layers", "load()", backend="auto")
+    @does("layers_view", "load()", backend="mmap")
+    def chosen(self, paths: list[str], backend: str, rank: int, world: int) -> Tensors:
         from safetensors import safe_open
 
         with safe_open(paths[0], "pt") as f:
             names = layers(f.keys(), rank, world)
         return self._new(paths[:1], keys=names, backend=backend)
 
-    def _save(self, save_file: Function, tensors: Tensors, target: str, durable: bool) -> str:
-        save_file(tensors, target, durability="full" if durable else "none")
+    def save(self, tensors: Tensors, target: str, durable: bool, module: str) -> str:
+        importlib.import_module(module).save_file(tensors, target, durability="full" if durable else "none")
         return target
 
 
@@ -326,7 +278,9 @@ class Fastsafetensors(Adapter):
 
     package = "fastsafetensors"
 
-    def _load(self, paths: list[str], direct: bool) -> Tensors:
+    @does("load", "direct", direct=True)
+    @does("load", "buffered", direct=False)
+    def load(self, paths: list[str], direct: bool) -> Tensors:
         from fastsafetensors import SafeTensorsFileLoader
 
         os.environ["FASTSAFETENSORS_ODIRECT"] = "1" if direct else "0"
@@ -340,17 +294,9 @@ class Fastsafetensors(Adapter):
             loader.close()
         return tensors
 
-    @does("load", "direct")
-    def load_direct(self, paths: list[str]) -> Tensors:
-        return self._load(paths, True)
-
-    @does("load", "buffered")
-    def load_buffered(self, paths: list[str]) -> Tensors:
-        return self._load(paths, False)
-
     @does("slice", "whole, then cut")
     def slice(self, paths: list[str], **at: int) -> Tensors:
-        return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in self._load(paths, True).items()}
+        return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in self.load(paths, True).items()}
 
     @does("save", "torch")
     def save(self, tensors: Tensors, target: str, durable: bool) -> str:
@@ -377,11 +323,7 @@ class Runai(Adapter):
 
     @does("slice", "whole, then cut")
     def slice(self, paths: list[str], **at: int) -> Tensors:
-        from runai_model_streamer import SafetensorsStreamer
-
-        with SafetensorsStreamer() as streamer:
-            streamer.stream_files(paths)
-            return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in streamer.get_tensors()}
+        return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in self.load(paths).items()}
 
 
 class Torch(Adapter):
@@ -395,7 +337,9 @@ class Torch(Adapter):
 
         torch.save({name: torch.from_numpy(array) for name, array in files.arrays(source).items()}, target)
 
-    def _load(self, paths: list[str], mmap: bool) -> Tensors:
+    @does("load", mmap=False)
+    @does("view", "mmap", mmap=True)
+    def load(self, paths: list[str], mmap: bool) -> Tensors:
         import torch
 
         tensors: Tensors = {}
@@ -403,35 +347,18 @@ class Torch(Adapter):
             tensors.update(torch.load(path, weights_only=True, mmap=mmap))
         return tensors
 
-    @does("load")
-    def load(self, paths: list[str]) -> Tensors:
-        return self._load(paths, False)
-
-    @does("view", "mmap")
-    def view(self, paths: list[str]) -> Tensors:
-        return self._load(paths, True)
-
-    @does("whole", "whole, then cut")
-    def whole(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
-        return self._cut(self._load(paths, False), rank, world, dim)
-
-    def _cut(self, tensors: Tensors, rank: int, world: int, dim: int | None) -> Tensors:
+    @does("whole", "whole, then cut", mmap=False, copy=True)
+    @does("layers", "mmap", mmap=True, copy=True)
+    @does("slice", "mmap", mmap=True, copy=True)
+    @does("layers_view", "mmap", mmap=True, copy=False)
+    @does("slice_view", "mmap", mmap=True, copy=False)
+    def parts(self, paths: list[str], rank: int, world: int, mmap: bool, copy: bool, dim: int | None = None) -> Tensors:
+        tensors = self.load(paths, mmap)
         if dim is None:
-            return {name: tensors[name].clone() for name in layers(tensors, rank, world)}
-        return {n: t[box(t.shape, dim, rank, world)].clone().contiguous() for n, t in tensors.items()}
-
-    @does("layers_view", "mmap")
-    @does("slice_view", "mmap")
-    def parts(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
-        tensors = self._load(paths, True)
-        if dim is None:
-            return {name: tensors[name] for name in layers(tensors, rank, world)}
-        return {name: tensor[box(tensor.shape, dim, rank, world)] for name, tensor in tensors.items()}
-
-    @does("layers", "mmap")
-    @does("slice", "mmap")
-    def mapped(self, paths: list[str], rank: int, world: int, dim: int | None = None) -> Tensors:
-        return self._cut(self._load(paths, True), rank, world, dim)
+            tensors = {name: tensors[name] for name in layers(tensors, rank, world)}
+        else:
+            tensors = {name: tensor[box(tensor.shape, dim, rank, world)] for name, tensor in tensors.items()}
+        return {name: tensor.clone().contiguous() for name, tensor in tensors.items()} if copy else tensors
 
     @does("save")
     def save(self, tensors: Tensors, target: str, durable: bool) -> str:

@@ -119,7 +119,8 @@ class Worker:
 
     def _run(self, request: Request) -> Report:
         op, variant = request["op"], request["variant"]
-        function = getattr(self.adapter, self.adapter.contenders(op)[variant])
+        name, how = self.adapter.contenders(op)[variant]
+        function = getattr(self.adapter, name)
         given: list[Any] = [request["paths"]]
         if op.startswith("save"):
             given = [self.adapter.source(request["paths"], variant), request["target"]]
@@ -138,7 +139,7 @@ class Worker:
         read_before = bytes_read()
         cpu = resource.getrusage(resource.RUSAGE_SELF)
         start = time.perf_counter()
-        result = function(*given, **request["args"])
+        result = function(*given, **request["args"], **how)
         _then(request["then"], result)
         seconds = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF)

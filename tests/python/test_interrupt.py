@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import file_bytes, run
 
+pytestmark = pytest.mark.slow
+
 # 94 MB of one name: an error, but only when all of it was read.
 ENTRY = '"":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
 COUNT = 1_880_000

@@ -163,6 +163,7 @@ taken.wait()
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", AT_EXIT)
 def test_the_end_of_the_program(many: Path, what: str) -> None:
     if sys.version_info >= (3, 14) and "thread" in what:
@@ -193,6 +194,7 @@ print(len(checkpoint.load()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["load", "stream", "one"])
 def test_ctrl_c_ends_it_and_the_checkpoint_goes_on(many: Path, what: str) -> None:
     assert run(INTERRUPTED, many, what) == "KeyboardInterrupt\n64\n"
@@ -222,6 +224,7 @@ print(part[:2, :3].tolist())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["pread", "auto", "checkpoint"])
 def test_ctrl_c_ends_a_slice_in_the_midst(tmp_path: Path, backend: str) -> None:
     assert run(SLICED, tmp_path / "t", backend) == "KeyboardInterrupt False\n[[0, 0, 0], [0, 0, 0]]\n"

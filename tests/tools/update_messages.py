@@ -3,15 +3,23 @@
 
 usage: tests/tools/update_messages.py BUILD_DIRECTORY
 """
+
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 
 def printed(build):
-    tool = pathlib.Path(build) / "tests" / "print_messages"
-    out = subprocess.run([tool], capture_output=True, check=True).stdout.decode()
-    return dict(line.split("\t", 1) for line in out.rstrip("\n").split("\n"))
+    tests = pathlib.Path(build) / "tests"
+    with tempfile.TemporaryDirectory() as folder:
+        cases = pathlib.Path(folder, "cases")
+        subprocess.run([tests / "write_cases", cases, pathlib.Path(folder, "expected")], check=True)
+        out = subprocess.run(
+            [tests / "cpp17_verdicts"], input=cases.read_bytes(), capture_output=True, check=True
+        ).stdout.decode()
+    verdicts = (line.split(" ", 3) for line in out.rstrip("\n").split("\n"))  # NAME ok, or NAME CODE OFFSET MESSAGE
+    return {verdict[0]: verdict[3] for verdict in verdicts if verdict[1] != "ok"}
 
 
 def fill_text(path, messages):
