@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 Report = dict[str, Any]
@@ -27,16 +28,10 @@ def _load(path: str, device: str) -> Tensors:
     return loaded
 
 
-def _load_file(path: str, device: str) -> Tensors:
+def _load_file(path: str, device: str, **how: str) -> Tensors:
     from safetensors.torch import load_file
 
-    return dict(load_file(path, device=device))
-
-
-def _load_file_pread(path: str, device: str) -> Tensors:
-    from safetensors.torch import load_file
-
-    return dict(load_file(path, device=device, backend="pread"))
+    return dict(load_file(path, device=device, **how))
 
 
 def _prefetch(path: str, device: str) -> Tensors:
@@ -49,29 +44,17 @@ def _prefetch(path: str, device: str) -> Tensors:
 _open: list[Any] = []  # whose memory tensors are in: closed when these are gone, while no clock runs
 
 
-def _fast(path: str, device: str, nogds: bool) -> Tensors:
+def _fast(path: str, device: str, nogds: bool = True, direct: str = "0") -> Tensors:
     from fastsafetensors import SafeTensorsFileLoader
 
+    if nogds:
+        os.environ["FASTSAFETENSORS_ODIRECT"] = direct
     loader = SafeTensorsFileLoader(None, device=device, nogds=nogds)
     _open.append(loader)
     loader.add_filenames({0: [path]})
     buffers = loader.copy_files_to_device()
     _open.append(buffers)
     return {name: buffers.get_tensor(name) for name in loader.get_keys()}
-
-
-def _fast_buffered(path: str, device: str) -> Tensors:
-    os.environ["FASTSAFETENSORS_ODIRECT"] = "0"
-    return _fast(path, device, True)
-
-
-def _fast_direct(path: str, device: str) -> Tensors:
-    os.environ["FASTSAFETENSORS_ODIRECT"] = "1"
-    return _fast(path, device, True)
-
-
-def _fast_gds(path: str, device: str) -> Tensors:
-    return _fast(path, device, False)
 
 
 def _runai(path: str, device: str) -> Tensors:
@@ -82,17 +65,11 @@ def _runai(path: str, device: str) -> Tensors:
         return dict(streamer.get_tensors())
 
 
-def _instant(path: str, device: str) -> Tensors:
-    from instanttensor import safe_open
+def _instant(path: str, device: str, policy: str = "") -> Tensors:
+    import instanttensor
 
-    with safe_open(path, framework="pt", device=device) as f:
-        return dict(f.tensors())
-
-
-def _instant_buffered(path: str, device: str) -> Tensors:
-    from instanttensor import BackendPolicy, safe_open
-
-    with safe_open(path, framework="pt", device=device, backend=BackendPolicy.BUFFERED) as f:
+    how = {"backend": getattr(instanttensor.BackendPolicy, policy)} if policy else {}
+    with instanttensor.safe_open(path, framework="pt", device=device, **how) as f:
         return dict(f.tensors())
 
 
@@ -134,11 +111,11 @@ class Pinned:
 PEERS: dict[str, dict[str, Way]] = {
     "pinned": {"copy": Pinned()},
     "ours": {"load()": _load, "load_file": _load_file},
-    "reference": {"load_file": _load_file, "load_file pread": _load_file_pread},
+    "reference": {"load_file": _load_file, "load_file pread": partial(_load_file, backend="pread")},
     "reference9": {"prefetch": _prefetch, "load_file": _load_file},
-    "fastsafetensors": {"buffered": _fast_buffered, "direct": _fast_direct, "gds": _fast_gds},
+    "fastsafetensors": {"buffered": _fast, "direct": partial(_fast, direct="1"), "gds": partial(_fast, nogds=False)},
     "runai": {"streamer": _runai},
-    "instanttensor": {"tensors": _instant, "buffered": _instant_buffered},
+    "instanttensor": {"tensors": _instant, "buffered": partial(_instant, policy="BUFFERED")},
     "torch": {"torch.load": _torch, "torch.load mmap": _torch_mapped},
 }
 
