@@ -9,9 +9,9 @@ endif()
 # safetensors_writer_sources, the rest of the library, in the scope of the caller. The paths begin with "src/".
 # SYSTEM is linux, darwin or windows.
 function(safetensors_list_sources root system)
-  set(folders_linux linux posix threads)
-  set(folders_darwin absent darwin posix threads)
-  set(folders_windows absent windows threads)
+  set(folders_linux linux posix)
+  set(folders_darwin absent darwin posix)
+  set(folders_windows absent windows)
   set(again CONFIGURE_DEPENDS)  # a script cannot ask for it
   if(CMAKE_SCRIPT_MODE_FILE)
     set(again "")

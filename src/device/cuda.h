@@ -75,7 +75,6 @@ class Cuda {
   [[nodiscard]] Error error(CudaResult result, std::string_view what) const noexcept;
 
  private:
-  friend class CudaLibrary;
   explicit Cuda(const CudaCalls& calls) noexcept : calls_(calls) {}
 
   CudaCalls calls_;

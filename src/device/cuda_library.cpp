@@ -8,36 +8,15 @@
 #include "os/dynamic_library.h"
 
 namespace safetensors::device {
+namespace {
 
-// The loaded driver. After keep() the library is never unloaded.
-class CudaLibrary {
- public:
-  explicit CudaLibrary(const char* name) noexcept : library_(name) {}
-
-  [[nodiscard]] bool loaded() const noexcept { return library_.loaded(); }
-  // The name of the first missing function, or null.
-  [[nodiscard]] const char* missing() const noexcept { return missing_; }
-
-  void bind_all(CudaCalls& calls) noexcept;
-
-  [[nodiscard]] std::shared_ptr<const Cuda> keep(const CudaCalls& calls) {
-    std::shared_ptr<const Cuda> cuda(new Cuda(calls));
-    library_.keep();
-    return cuda;
-  }
-
- private:
-  template <class Function>
-  void bind(Function*& function, const char* name) noexcept {
-    function = library_.function<Function>(name);
-    if (!function && !missing_) missing_ = name;
-  }
-
-  os::DynamicLibrary library_;
-  const char* missing_ = nullptr;
-};
-
-void CudaLibrary::bind_all(CudaCalls& calls) noexcept {
+// Returns the name of the first missing function, or null.
+const char* bind_all(void* library, CudaCalls& calls) noexcept {
+  const char* missing = nullptr;
+  const auto bind = [&]<class Function>(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(os::find_function(library, name));
+    if (function == nullptr && missing == nullptr) missing = name;
+  };
   bind(calls.init, "cuInit");
   bind(calls.get_error_name, "cuGetErrorName");
   bind(calls.get_error_string, "cuGetErrorString");
@@ -62,25 +41,28 @@ void CudaLibrary::bind_all(CudaCalls& calls) noexcept {
   bind(calls.event_query, "cuEventQuery");
   bind(calls.event_synchronize, "cuEventSynchronize");
   bind(calls.event_destroy, "cuEventDestroy_v2");
+  return missing;
 }
+
+}  // namespace
 
 Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
-    CudaLibrary opened(library);
-    if (!opened.loaded()) {
-      const char* const reason = os::DynamicLibrary::last_error();
+    std::unique_ptr<void, decltype(&os::unload_library)> opened(os::load_library(library), os::unload_library);
+    if (opened == nullptr) {
+      const char* const reason = os::load_library_error();
       return base::make_error(Errc::unsupported,
                               "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
     }
     CudaCalls calls;
-    opened.bind_all(calls);
-    if (opened.missing()) {
+    if (const char* const missing = bind_all(opened.get(), calls); missing != nullptr) {
       return base::make_error(Errc::unsupported,
-                              "the CUDA driver " + printable(library) + " has no " + std::string(opened.missing()));
+                              "the CUDA driver " + printable(library) + " has no " + std::string(missing));
     }
     const CudaResult result = calls.init(0);
     // After cuInit() the driver may have threads, so the library must not be unloaded, even on an error.
-    std::shared_ptr<const Cuda> cuda = opened.keep(calls);
+    std::shared_ptr<const Cuda> cuda(new Cuda(calls));
+    (void)opened.release();
     if (result == CudaResult::success) return cuda;
     Error error = cuda->error(result, "the CUDA driver cannot be initialized");
     if (result == CudaResult::no_device) error.code = Errc::unsupported;

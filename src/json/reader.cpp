@@ -1,16 +1,16 @@
-// Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and skip_value() keeps
+// Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and walk_value() keeps
 // its own stack of 127 bits. So hostile nesting cannot exhaust the stack.
 //
 // Strings are unescaped in place and returned as views: a header needs no memory beyond its text. Strings make up much
 // of a header, so the scan for the end of a string takes 16 bytes per step.
 #include "json/reader.h"
 
-#include <bitset>
 #include <charconv>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "json/walk.h"
 
 namespace safetensors::json {
 namespace {
@@ -283,39 +283,16 @@ bool Reader::skip_scalar() noexcept {
   }
 }
 
-// A loop with a stack of one bit per open container. The value is complete when the depth is back at `outside`.
 bool Reader::skip_value(unsigned open) noexcept {
-  std::bitset<kMaxDepth + 1> is_object;  // index: depth
-  const unsigned outside = open;
-  std::string_view ignored;
-  std::size_t start = 0;
-  bool at_value = true;
-  while (true) {
-    if (at_value) {
-      const char c = peek();
-      if (c == '{' || c == '[') {
-        if (open == kMaxDepth) return fail(Errc::json_depth, offset(), "more than 127 open containers");
-        ++position_;
-        is_object[++open] = c == '{';
-        if (consume(c == '{' ? '}' : ']')) {
-          --open;
-        } else if (c == '[' || key(ignored, start)) {
-          continue;
-        } else {
-          return false;
-        }
-      } else if (!skip_scalar()) {
-        return false;
-      }
-    }
-    if (open == outside) return true;
-    if (!next(is_object[open] ? '}' : ']', at_value)) return false;
-    if (!at_value) {
-      --open;
-    } else if (is_object[open] && !key(ignored, start)) {
-      return false;
-    }
-  }
+  struct {
+    [[nodiscard]] bool scalar(Reader& reader, unsigned) const { return reader.skip_scalar(); }
+    void bracket(char) const {}
+    void element(unsigned) const {}
+    void key(std::string_view) const {}
+    void comma() const {}
+    void end(char, unsigned, bool) const {}
+  } skip;
+  return walk_value(*this, open, skip);
 }
 
 bool Reader::end() noexcept {

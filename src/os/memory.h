@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "base/memory_resource.h"
 
@@ -35,6 +36,11 @@ struct Pages {
 [[nodiscard]] bool maps_exhausted() noexcept;
 // Unmaps a result of map_pages().
 void unmap_pages(const Pages& pages) noexcept;
+
+// Requests huge pages for whole anonymous pages, on POSIX systems. Returns false if they are unavailable: reads the
+// settings of the system once, and asks every time for the flag of the process (PR_SET_THP_DISABLE, which a parent
+// process can set too).
+[[nodiscard]] bool request_huge_pages(std::span<std::byte> pages) noexcept;
 
 // Provides the pages of memory that is about to be written, if the memory seems to be untouched. One call
 // costs less than a page fault per page. Does not change bytes. Ignores errors, and does nothing for less than 64 KiB.
@@ -73,4 +79,11 @@ void give_up_pages(std::span<const std::byte> mapped) noexcept;
 // There is one resource per process. It is thread-safe and never destroyed.
 [[nodiscard]] base::MemoryResource& large_memory() noexcept;
 
+namespace detail {
+
+// Decides by the texts of two files: transparent_hugepage/enabled, and hugepages-2048kB/enabled for pages of kHugePage
+// bytes, which older systems do not have. The word in brackets counts. An empty text forbids nothing.
+[[nodiscard]] bool allows_huge_pages(std::string_view enabled, std::string_view enabled_for_size) noexcept;
+
+}  // namespace detail
 }  // namespace safetensors::os

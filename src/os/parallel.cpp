@@ -6,14 +6,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <utility>
 
+#include "base/exceptions.h"
 #include "os/process.h"
 #include "os/regular_file.h"
-#include "os/thread_group.h"
 
 namespace safetensors::os {
 namespace {
@@ -76,6 +79,26 @@ class Run {
 };
 
 }  // namespace
+
+// A thread that the system refuses is not an error here: most callers do the same work with fewer threads.
+int ThreadGroup::start(std::size_t count, const std::function<void()>& work) noexcept {
+  const auto start_all = [&] {
+    threads_.reserve(threads_.size() + count);
+    for (std::size_t i = 0; i < count; ++i) threads_.emplace_back(work);
+    return 0;
+  };
+  return base::caught<std::bad_alloc>(
+      [&] {
+        return base::caught<std::system_error>(start_all,
+                                               [](const std::system_error& error) { return error.code().value(); });
+      },
+      [](const std::bad_alloc&) { return ENOMEM; });
+}
+
+void ThreadGroup::join() noexcept {
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
 
 Status detail::run_parallel(std::size_t count, unsigned threads, Task task, base::Cancellation* cancellation) noexcept {
   Run run(task, count);

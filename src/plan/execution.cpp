@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "os/thread_group.h"
+#include "os/parallel.h"
 #include "plan/worker.h"
 
 namespace safetensors::plan {

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "os/memory.h"
+#include "os/parallel.h"
 #include "os/process.h"
 #include "os/system_error.h"
-#include "os/thread_group.h"
 #include "plan/execution_state.h"
 #include "plan/item.h"
 #include "plan/jobs.h"

@@ -1,7 +1,5 @@
 // Tests that a report names huge pages as a fallback if they are unavailable, and which pages provide_untouched()
 // provides.
-#include "os/huge_pages.h"
-
 #include <gtest/gtest.h>
 #include <safetensors/read_plan.h>
 #include <sys/mman.h>

@@ -1,9 +1,8 @@
-// The calls for systems that lack huge pages, pages that are provided in advance, the share of a file in the page
-// cache, advice about it, leases, copies by the system, early writeback, and files without a name. Each answer says
-// that the system lacks it. (Windows has huge pages only for users with a privilege.)
+// The calls for systems that lack pages that are provided in advance, the share of a file in the page cache, advice
+// about it, leases, copies by the system, early writeback, and files without a name. Each answer says that the system
+// lacks it.
 #include <cerrno>
 
-#include "os/huge_pages.h"
 #include "os/leased_map.h"
 #include "os/memory.h"
 #include "os/residency.h"
@@ -36,14 +35,6 @@ int link_at(int, int, const char*) noexcept {
 }
 
 bool linkable(int) noexcept {
-  return false;
-}
-
-bool huge_pages_given() noexcept {
-  return false;
-}
-
-bool request_huge_pages(std::span<std::byte>) noexcept {
   return false;
 }
 

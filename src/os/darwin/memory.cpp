@@ -20,6 +20,10 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return size <= memory || size - memory <= swap.xsu_total;
 }
 
+bool request_huge_pages(std::span<std::byte>) noexcept {
+  return false;
+}
+
 // Maps new pages over the old ones: unlike on Linux, MADV_DONTNEED does not make them zero.
 void discard_pages(std::span<std::byte> pages) noexcept {
   (void)::mmap(pages.data(), pages.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0);

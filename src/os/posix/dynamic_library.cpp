@@ -5,18 +5,20 @@
 
 namespace safetensors::os {
 
-DynamicLibrary::DynamicLibrary(const char* name) noexcept : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
-
-DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) ::dlclose(handle_);
+void* load_library(const char* name) noexcept {
+  return ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-void* DynamicLibrary::find(const char* name) const noexcept {
-  return ::dlsym(handle_, name);
-}
-
-const char* DynamicLibrary::last_error() noexcept {
+const char* load_library_error() noexcept {
   return ::dlerror();
+}
+
+void unload_library(void* library) noexcept {
+  (void)::dlclose(library);
+}
+
+void* find_function(void* library, const char* name) noexcept {
+  return ::dlsym(library, name);
 }
 
 }  // namespace safetensors::os

@@ -12,8 +12,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "os/huge_pages.h"
-
 namespace safetensors::os {
 namespace {
 

@@ -5,29 +5,21 @@
 #include "os/windows/native.h"
 
 namespace safetensors::os {
-namespace {
 
-thread_local bool failed = false;
-
-}  // namespace
-
-DynamicLibrary::DynamicLibrary(const char* name) noexcept
-    : handle_(::LoadLibraryExA(name, nullptr, LOAD_LIBRARY_SEARCH_SYSTEM32)) {
-  failed = handle_ == nullptr;
+void* load_library(const char* name) noexcept {
+  return ::LoadLibraryExA(name, nullptr, LOAD_LIBRARY_SEARCH_SYSTEM32);
 }
 
-DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) (void)::FreeLibrary(static_cast<HMODULE>(handle_));
+const char* load_library_error() noexcept {
+  return "Windows cannot load the library";
 }
 
-void* DynamicLibrary::find(const char* name) const noexcept {
-  return reinterpret_cast<void*>(::GetProcAddress(static_cast<HMODULE>(handle_), name));
+void unload_library(void* library) noexcept {
+  (void)::FreeLibrary(static_cast<HMODULE>(library));
 }
 
-const char* DynamicLibrary::last_error() noexcept {
-  const bool report = failed;
-  failed = false;
-  return report ? "Windows cannot load the library" : nullptr;
+void* find_function(void* library, const char* name) noexcept {
+  return reinterpret_cast<void*>(::GetProcAddress(static_cast<HMODULE>(library), name));
 }
 
 }  // namespace safetensors::os
