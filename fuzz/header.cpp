@@ -62,9 +62,6 @@ void check_consistent(const Header& header) {
   std::uint64_t end = 0;
   for (const TensorInfo& tensor : header.tensors()) check_tensor(header, tensor, end);
   require(end == header.data_bytes(), "the tensors cover the data");
-  const auto named = header.tensors_by_name();
-  require(named.ok() && named->size() == header.size(), "all by name");
-  for (std::size_t i = 1; i < named->size(); ++i) require((*named)[i - 1].name < (*named)[i].name, "names ascend");
   const auto metadata = header.metadata();
   for (std::size_t i = 0; i < metadata.size(); ++i) {
     require(i == 0 || metadata[i - 1].first < metadata[i].first, "keys ascend");

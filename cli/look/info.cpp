@@ -8,6 +8,7 @@
 #include "rows.h"
 #include "text/text.h"
 
+#include "format/header/header_writer.h"
 #include "os/regular_file.h"
 
 #include <algorithm>
@@ -137,7 +138,7 @@ struct FileSummary {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
   Totals all;
-  std::map<unsigned, std::pair<Dtype, Totals>, std::greater<>> by_dtype;  // by rank, highest first
+  std::map<std::pair<unsigned, Dtype>, Totals, std::greater<>> by_dtype;  // by rank, highest first
   std::uint64_t tensor_alignment = 65536;                                 // of every tensor that has bytes
   std::uint64_t misaligned = 0;
   std::vector<const TensorInfo*> largest;
@@ -152,9 +153,7 @@ FileSummary summarize(const Input& input, std::uint64_t largest) {
   for (const Listed& listed : input.tensors()) {
     const TensorInfo& tensor = *listed.info;
     summary.all.add(tensor);
-    auto& entry = summary.by_dtype[rank(tensor.dtype)];
-    entry.first = tensor.dtype;
-    entry.second.add(tensor);
+    summary.by_dtype[{format::rank(tensor.dtype), tensor.dtype}].add(tensor);
     if (tensor.nbytes() == 0) continue;
     summary.tensor_alignment = std::min(summary.tensor_alignment, alignment_of(tensor.file_offset));
     if (is_misaligned(tensor)) ++summary.misaligned;
@@ -242,9 +241,8 @@ void show_dtypes(Console& console, Json* json, const FileSummary& summary) {
              {nullptr, "SIZE", kRight},
              {nullptr, "SHARE", kRight}},
             "  ");
-  for (const auto& [order, entry] : summary.by_dtype) {
-    const auto& [dtype, totals] = entry;
-    rows.row({to_string(dtype), totals.tensors, totals.parameters, totals.bytes, Cell::bytes(totals.bytes),
+  for (const auto& [dtype, totals] : summary.by_dtype) {
+    rows.row({to_string(dtype.second), totals.tensors, totals.parameters, totals.bytes, Cell::bytes(totals.bytes),
               share_text(totals.bytes, summary.all.bytes)});
   }
   rows.finish();

@@ -16,6 +16,8 @@
 #include "text/text.h"
 #include "values/stats.h"
 
+#include "format/header/header_writer.h"
+
 #include <set>
 
 namespace safetensors::cli {
@@ -100,9 +102,9 @@ std::string page_text(const std::string& path, const Input& input, const std::ve
   page += "\"tensors\":" + array(tensors, [&](const Listed& listed) {
             const auto& [info, file] = listed;
             total += parameters(*info);
-            return formatted("[{},{},\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)), rank(info->dtype),
-                             shape_text(info->shape), info->nbytes(), file, info->file_offset,
-                             begins[file] + info->file_offset,
+            return formatted("[{},{},\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)),
+                             format::rank(info->dtype), shape_text(info->shape), info->nbytes(), file,
+                             info->file_offset, begins[file] + info->file_offset,
                              stats != nullptr ? stats_text((*stats)[index++]) : std::string());
           });
   return page +

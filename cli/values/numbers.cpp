@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "file/file.h"
 #include "format/dtype/cast.h"
+#include "format/header/header_writer.h"
 #include "os/parallel.h"
 
 #include <algorithm>
@@ -73,7 +74,7 @@ const std::array<double, 256>& values_of(Dtype dtype) noexcept {
     std::vector<std::array<double, 256>> made(all_dtypes().size());
     for (const Dtype one : all_dtypes()) {
       for (unsigned code = 0; bits(one) <= 8 && code < 1U << bits(one); ++code) {
-        double& value = made[rank(one)][code];
+        double& value = made[format::rank(one)][code];
         value = is_signed_integer(one) ? static_cast<std::int8_t>(code)
                 : is_integer(one)      ? code
                                        : static_cast<double>(to_float(one, static_cast<std::uint16_t>(code)));
@@ -81,7 +82,7 @@ const std::array<double, 256>& values_of(Dtype dtype) noexcept {
     }
     return made;
   }();
-  return tables[rank(dtype)];
+  return tables[format::rank(dtype)];
 }
 
 void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elements, unsigned width) {

@@ -106,9 +106,6 @@ class CheckpointLayout {
   /// CheckpointTensor::storage_bytes is given, it counts instead of the size of the elements.
   [[nodiscard]] SAFETENSORS_API std::uint64_t total_size() const noexcept;
 
-  /// Returns the stem of the file names. The view is valid as long as any copy of this object exists.
-  [[nodiscard]] SAFETENSORS_API std::string_view stem() const& noexcept;
-  detail::GiveTheObjectANameFirst stem() const&& = delete;
   /// Returns the name of the index, `stem.safetensors.index.json`, also if there is none.
   [[nodiscard]] SAFETENSORS_API std::string index_name() const;
   /// Returns the text of the index, or an empty text if there is one file. It equals the text that huggingface_hub

@@ -16,7 +16,7 @@ namespace safetensors {
 inline namespace v0 {
 
 /// Element types. The numbers never change, because the binary interface uses them. They do not define an order: see
-/// rank().
+/// all_dtypes().
 enum class Dtype : std::uint8_t {
   BOOL = 1,          ///< one byte per element: 0 or 1
   U8 = 2,            ///< unsigned integer, 8 bits
@@ -46,15 +46,12 @@ enum class Dtype : std::uint8_t {
   UNKNOWN = 255,
 };
 
-/// Returns the 22 dtypes of the format, lowest rank() first. The memory is static.
+/// Returns the 22 dtypes of the format, from BOOL to U64. In a file that this library writes, tensors of a later dtype
+/// come first. The memory is static.
 [[nodiscard]] SAFETENSORS_API Span<const Dtype> all_dtypes() noexcept;
 
 /// Returns the bits of one element: 4, 6, 8, 16, 32 or 64. Returns 8 for Dtype::UNKNOWN, which is read as bytes.
 [[nodiscard]] SAFETENSORS_API unsigned bits(Dtype dtype) noexcept;
-
-/// Returns the rank of a dtype, from 0 (BOOL) to 21 (U64). In a file that this library writes, tensors of a higher rank
-/// come first. Returns 22 for Dtype::UNKNOWN.
-[[nodiscard]] SAFETENSORS_API unsigned rank(Dtype dtype) noexcept;
 
 /// Returns the name of a dtype in the file, such as "F32". Returns "unknown" for Dtype::UNKNOWN, and "?" for a number
 /// that is no Dtype. The memory is static.

@@ -129,8 +129,8 @@ class IndexIterator {
 };
 }  // namespace detail
 
-/// A view of the tensors of a Header, in the order of their bytes or of their names. The view is valid as long as any
-/// copy of the Header exists. Call const functions from any thread.
+/// A view of the tensors of a Header, in the order of their bytes. The view is valid as long as any copy of the Header
+/// exists. Call const functions from any thread.
 class TensorList {
  public:
   /// A forward iterator over TensorInfo. A binary search over it takes linear time: use Header::find().
@@ -153,9 +153,8 @@ class TensorList {
 
  private:
   friend class Header;
-  TensorList(const detail::HeaderState* state, const std::uint32_t* order) noexcept : state_(state), order_(order) {}
+  explicit TensorList(const detail::HeaderState* state) noexcept : state_(state) {}
   const detail::HeaderState* state_ = nullptr;
-  const std::uint32_t* order_ = nullptr;  // null: the order of the entries in the text of the header
 };
 
 /// A view of the pairs of `__metadata__`, sorted by the bytes of their keys. The view and its texts are valid as long
@@ -220,18 +219,14 @@ class Header {
   Header() noexcept = default;
 
   /// Returns the number of tensors.
-  [[nodiscard]] SAFETENSORS_API std::size_t size() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return tensors().size(); }
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// Returns the tensors in the order of their bytes in the file. Empty tensors at the same offset are sorted by the
   /// bytes of their names. The list is valid as long as any copy of this Header exists.
-  [[nodiscard]] SAFETENSORS_API TensorList tensors() const& noexcept;
+  [[nodiscard]] TensorList tensors() const& noexcept { return TensorList(state_.get()); }
   detail::GiveTheObjectANameFirst tensors() const&& = delete;
-  /// Returns the tensors sorted by the bytes of their names. The list is valid as long as any copy of this Header
-  /// exists. The first call sorts the names and allocates memory for their order. Error: out_of_memory.
-  [[nodiscard]] SAFETENSORS_API Result<TensorList> tensors_by_name() const& noexcept;
-  detail::GiveTheObjectANameFirst tensors_by_name() const&& = delete;
 
   /// Returns the tensor with this name, or nullptr if no tensor has this name. The pointer is valid as long as any copy
   /// of this Header exists.
@@ -262,10 +257,10 @@ class Header {
   /// Returns the text that this library writes for this header (docs/format.md).
   ///
   /// The text is compact JSON. Metadata is sorted by key, and tensors by offset. Unlike in tensors(), empty tensors at
-  /// the same offset are in the order of the writer: sorted by dtype rank() (highest first) and then by name. Spaces
-  /// pad the text to header_bytes(), or to a multiple of 8 bytes if the text is longer. If this library wrote the
-  /// header, the result is equal to the text in the file, byte for byte.
-  /// Errors: unsupported (tolerated().any() is true: this library does not write such faults), out_of_memory.
+  /// the same offset are in the order of the writer: sorted by dtype (the last of all_dtypes() first) and then by name.
+  /// Spaces pad the text to header_bytes(), or to a multiple of 8 bytes if the text is longer. If this library wrote
+  /// the header, the result is equal to the text in the file, byte for byte. Errors: unsupported (tolerated().any() is
+  /// true: this library does not write such faults), out_of_memory.
   [[nodiscard]] SAFETENSORS_API Result<std::string> text() const noexcept;
 
  private:
@@ -285,9 +280,9 @@ struct LayoutOptions {
   /// Minimum number of spaces at the end of the header. The alignment may add more spaces. edit_metadata() can use
   /// these spaces later to add metadata in place.
   std::uint64_t metadata_slack = 0;
-  /// false: the tensors are sorted by dtype rank() (highest first), then by the bytes of their names. Each tensor then
-  /// begins at a multiple of its element size. true: the order in which the tensors are given. A tensor may then begin
-  /// at any byte.
+  /// false: the tensors are sorted by dtype (the last of all_dtypes() first), then by the bytes of their names. Each
+  /// tensor then begins at a multiple of its element size. true: the order in which the tensors are given. A tensor may
+  /// then begin at any byte.
   bool keep_order = false;
 };
 

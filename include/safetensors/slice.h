@@ -142,7 +142,13 @@ class Slice {
 
  private:
   friend struct detail::Access<Slice>;
-  static SAFETENSORS_API Slice from_text(std::string_view text);
+  static Slice from_text(std::string_view text) {
+    Result<Slice> parsed = parse(text);
+    if (parsed) return *std::move(parsed);
+    Slice slice;
+    slice.syntax_error_ = std::make_shared<const Error>(std::move(parsed).error());
+    return slice;
+  }
   std::vector<DimSlice> dims_;
   std::shared_ptr<const Error> syntax_error_;  // of the text, or null
   std::optional<std::int64_t> only_dim_;       // if set, dims_ has one element, for this dimension

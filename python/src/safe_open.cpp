@@ -2,9 +2,11 @@
 // arguments. Reader does the reading.
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "module.h"
 #include "reader.h"
@@ -118,28 +120,20 @@ std::shared_ptr<Reader> open_checkpoint(nb::handle paths, nb::handle framework, 
   return std::make_shared<Reader>(*std::move(opened), std::move(options));
 }
 
-template <class List, class Name>
-nb::list names_of(const List& tensors, Name name) {
-  nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(tensors.size()))).release());
-  Py_ssize_t i = 0;
-  for (const auto& tensor : tensors) {
-    check_signals(static_cast<std::size_t>(i));
-    if (PyList_SetItem(names.ptr(), i++, to_str(name(tensor)).release().ptr()) != 0) throw nb::python_error();
-  }
-  return names;
-}
-
-template <class T>
+// The names in the order of list(), or sorted.
+template <class T, bool kSorted = false>
 nb::list names(const T& self) {
   const std::shared_ptr<Reader> reader = self.get();
-  return names_of(reader->list(), [](const Tensor& tensor) { return tensor.name(); });
-}
-
-nb::list sorted_names(const SafeOpen& self) {
-  const std::shared_ptr<Reader> reader = self.get();
-  const Result<TensorList> tensors = reader->header().tensors_by_name();
-  if (!tensors) raise_read_error(tensors.error(), "", "");
-  return names_of(*tensors, [](const TensorInfo& tensor) -> std::string_view { return tensor.name; });
+  std::vector<std::string_view> found;
+  for (const Tensor& tensor : reader->list()) found.push_back(tensor.name());
+  if (kSorted) std::ranges::stable_sort(found);  // fast, because writers sort the names within each dtype
+  nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(found.size()))).release());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    check_signals(i);
+    if (PyList_SetItem(names.ptr(), static_cast<Py_ssize_t>(i), to_str(found[i]).release().ptr()) != 0)
+      throw nb::python_error();
+  }
+  return names;
 }
 
 // That of the first file.
@@ -330,8 +324,8 @@ void define_file(nb::module_& module) {
       .def(
           "__exit__", [](SafeOpen& self, nb::args) { self.close(); }, "Closes the file.")
       .def("__repr__", &repr_of_file)
-      .def("__iter__", [](const SafeOpen& self) { return nb::iter(sorted_names(self)); })
-      .def("keys", &sorted_names, "The tensors' names, sorted by their bytes.")
+      .def("__iter__", [](const SafeOpen& self) { return nb::iter(names<SafeOpen, true>(self)); })
+      .def("keys", &names<SafeOpen, true>, "The tensors' names, sorted by their bytes.")
       .def("offset_keys", &names<SafeOpen>, "The tensors' names, in the order of their bytes in the file.")
       .def(
           "get_tensors", [](const SafeOpen& self) { return self.get()->tensors(); },

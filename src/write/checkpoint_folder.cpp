@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "format/checkpoint/checkpoint_layout.h"
 #include "format/checkpoint/index_text.h"
 #include "format/checkpoint/model_names.h"
 #include "io/temporary.h"
@@ -303,7 +304,7 @@ void CheckpointFolder::choose_names() {
   // A single file replaces the old file with one rename, unless an old index names the old file. If it names files with
   // other stems, it must not go before them: without an index, these would be models.
   const bool others = std::ranges::any_of(
-      named_.of_model, [&](const std::string& name) { return format::stem_of(name) != layout_.stem(); });
+      named_.of_model, [&](const std::string& name) { return format::stem_of(name) != format::stem_of(layout_); });
   if (!indexed_ && !(index_ && (others || (look_for(names_[0]) != ENOENT && old_index_names(names_[0]))))) return;
   // A single file gets the names of the old shards: then a later writer finds those that stay if this one is killed.
   const std::vector<std::string> old(named_.of_model.begin(), named_.of_model.end());

@@ -23,6 +23,7 @@
 #include "base/printable.h"
 #include "file/checkpoint_paths.h"
 #include "file/file.h"
+#include "format/checkpoint/checkpoint_layout.h"
 #include "format/checkpoint/model_names.h"
 #include "os/directory.h"
 #include "os/file_status.h"
@@ -169,7 +170,7 @@ std::string index_of(const std::vector<std::string>& listed, const CheckpointLay
   if (std::ranges::find(listed, layout.index_name()) != listed.end()) return layout.index_name();
   const auto found = std::ranges::find_if(listed, [&](const std::string& name) {
     const auto parts = format::parse_index_name(name);
-    return parts && parts->stem() == layout.stem();
+    return parts && parts->stem() == format::stem_of(layout);
   });
   return found == listed.end() ? layout.index_name() : *found;
 }
@@ -183,8 +184,8 @@ bool NamedFiles::is_alike(std::string_view name) const {
 NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
                             std::string_view model_index, const CheckpointLayout& layout) {
   NamedFiles found;
-  found.whole = std::string(layout.stem()) + ".safetensors";
-  found.stems.insert(os::name_key(layout.stem()));
+  found.whole = std::string(format::stem_of(layout)) + ".safetensors";
+  found.stems.insert(os::name_key(format::stem_of(layout)));
   const auto add_stem = [&](std::string_view name) {
     const std::string key = os::name_key(name);
     if (const auto shard = format::parse_shard_name(key)) found.stems.insert(shard->stem());

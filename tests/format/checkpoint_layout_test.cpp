@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "format/checkpoint/checkpoint_layout.h"
 #include "support/io_support.h"
 
 namespace safetensors::test {
@@ -151,7 +152,7 @@ TEST(CheckpointLayout, WritesIndex) {
                               .metadata = {{"format", "pt"}},
                               .index_metadata = R"({"total_size":1,"x":[1.50,{}],"\u00e9":{"k":null}})"})
           .value();
-  EXPECT_EQ(layout.stem(), "diffusion");
+  EXPECT_EQ(format::stem_of(layout), "diffusion");
   EXPECT_EQ(layout.index_name(), "diffusion.safetensors.index.json");
   EXPECT_EQ(layout.files()[1].header.metadata().find("format"), "pt");
   EXPECT_EQ(layout.index_text(), R"({

@@ -49,7 +49,7 @@ TEST(Dtype, PinsAllProperties) {
     const auto dtype = static_cast<st::Dtype>(row.number);
     EXPECT_EQ(st::to_string(dtype), row.name);
     EXPECT_EQ(st::parse_dtype(row.name), dtype) << row.name;
-    EXPECT_EQ(st::rank(dtype), row.rank) << row.name;
+    EXPECT_EQ(st::format::rank(dtype), row.rank) << row.name;
     EXPECT_EQ(st::bits(dtype), row.bits) << row.name;
     EXPECT_EQ(st::format::dlpack_code(dtype), row.code) << row.name;
     EXPECT_EQ(st::all_dtypes()[row.rank], dtype) << row.name;

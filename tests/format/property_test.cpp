@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "format/dtype/dtype.h"
 
 namespace {
 
@@ -113,7 +114,8 @@ std::uint64_t nbytes(const Entry& entry) {
 }
 
 bool writes_before(const Entry& a, const Entry& b) {
-  return rank(a.dtype) != rank(b.dtype) ? rank(a.dtype) > rank(b.dtype) : a.name < b.name;
+  return format::rank(a.dtype) != format::rank(b.dtype) ? format::rank(a.dtype) > format::rank(b.dtype)
+                                                        : a.name < b.name;
 }
 
 struct Content {

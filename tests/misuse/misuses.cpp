@@ -75,8 +75,6 @@ void header(std::string_view text, const TensorInfo& info) {
   (void)Header::parse(text, 0).value().metadata().size();  // expect: deleted
   (void)header.tensors().size();
   (void)Header::parse(text, 0).value().tensors().size();  // expect: deleted
-  (void)header.tensors_by_name().ok();
-  (void)Header::parse(text, 0).value().tensors_by_name().ok();  // expect: deleted
 }
 
 void resolved_slice(const Slice& slice, ShapeView shape) {

@@ -227,6 +227,7 @@ struct Access<CheckpointLayout> {
     if (Status status = state->sort_places(); !status) return std::move(status).error();
     return CheckpointLayout(state);
   }
+  static std::string_view stem(const CheckpointLayout& layout) noexcept { return layout.state_->stem; }
 };
 
 }  // namespace detail
@@ -259,10 +260,6 @@ std::uint64_t CheckpointLayout::total_size() const noexcept {
   return state_->total_size;
 }
 
-std::string_view CheckpointLayout::stem() const& noexcept {
-  return state_->stem;
-}
-
 std::string CheckpointLayout::index_name() const {
   return state_->index_name;
 }
@@ -274,6 +271,10 @@ std::string_view CheckpointLayout::index_text() const& noexcept {
 }  // namespace v0
 
 namespace format {
+
+std::string_view stem_of(const CheckpointLayout& layout) noexcept {
+  return detail::Access<CheckpointLayout>::stem(layout);
+}
 
 Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,
                                      const MetadataMember& metadata, const ModelNames* names) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "format/checkpoint/model_names.h"
 
@@ -20,6 +21,9 @@ struct TensorSequence {
 
 // Returns the member `__metadata__` of every header as text: see metadata_member(). Empty: none.
 using MetadataMember = std::function<Result<std::string>()>;
+
+// Returns the stem of the names of a layout's files.
+[[nodiscard]] std::string_view stem_of(const CheckpointLayout& layout) noexcept;
 
 // Does the same as CheckpointLayout::make(), but calls `metadata`, once, instead of reading the pairs in `options`. So
 // the caller can free the pairs before the headers take memory. names: null: those of the stem. Throws std::bad_alloc.

@@ -116,9 +116,6 @@ Span<const Dtype> all_dtypes() noexcept {
 unsigned bits(Dtype dtype) noexcept {
   return row(dtype).bits;
 }
-unsigned rank(Dtype dtype) noexcept {
-  return kRank[static_cast<std::uint8_t>(dtype)];
-}
 std::string_view to_string(Dtype dtype) noexcept {
   return dtype == Dtype::UNKNOWN ? std::string_view("unknown") : row(dtype).name;
 }
@@ -131,6 +128,10 @@ std::optional<Dtype> parse_dtype(std::string_view name) noexcept {
 }
 
 }  // namespace v0
+
+unsigned format::rank(Dtype dtype) noexcept {
+  return kRank[static_cast<std::uint8_t>(dtype)];
+}
 
 std::uint8_t format::dlpack_code(Dtype dtype) noexcept {
   return row(dtype).code;

@@ -101,31 +101,6 @@ void HeaderState::compact() {
 
 namespace {
 
-// A natural merge sort. Writers order names within each dtype, so the list consists of a few sorted sequences, and
-// merging them is faster than sorting. Names in no order take about twice as many comparisons as a sort, because every
-// pass looks for the sequences again.
-std::vector<std::uint32_t> order_by_name(const detail::HeaderState& state) {
-  std::vector<std::uint32_t> order(state.tensors.size());
-  if (state.order == nullptr) {
-    std::iota(order.begin(), order.end(), 0u);
-  } else {
-    std::copy_n(state.order, order.size(), order.begin());
-  }
-  const auto less = [&state](std::uint32_t a, std::uint32_t b) {
-    return state.tensors[a].name < state.tensors[b].name;
-  };
-  for (std::size_t merged = 2; merged > 1;) {  // sequences that this pass leaves
-    merged = 0;
-    for (auto begin = order.begin(); begin != order.end(); ++merged) {
-      const auto middle = std::is_sorted_until(begin, order.end(), less);
-      const auto end = std::is_sorted_until(middle, order.end(), less);
-      std::inplace_merge(begin, middle, end, less);
-      begin = end;
-    }
-  }
-  return order;
-}
-
 // TextRange stores offsets in a header as 32 bits.
 constexpr std::uint64_t kMaxTextBytes = 0xFFFFFFFF;
 
@@ -190,9 +165,6 @@ Result<Header> Header::parse(std::string_view text, std::uint64_t data_size, con
   });
 }
 
-std::size_t Header::size() const noexcept {
-  return state_ ? state_->tensors.size() : 0;
-}
 std::uint64_t Header::header_bytes() const noexcept {
   return state_ ? state_->text_bytes : 8;
 }
@@ -202,24 +174,8 @@ std::uint64_t Header::data_bytes() const noexcept {
 Tolerated Header::tolerated() const noexcept {
   return state_ ? state_->tolerated : Tolerated();
 }
-TensorList Header::tensors() const& noexcept {
-  return {state_.get(), state_ ? state_->order : nullptr};
-}
 Metadata Header::metadata() const& noexcept {
   return Metadata(state_.get());
-}
-
-Result<TensorList> Header::tensors_by_name() const& noexcept {
-  if (!state_) return TensorList();
-  if (state_->named.load(std::memory_order_acquire)) return TensorList(state_.get(), state_->by_name.data());
-  return base::guarded([&]() -> Result<TensorList> {
-    const std::lock_guard lock(state_->mutex);
-    if (!state_->named.load(std::memory_order_relaxed)) {
-      state_->by_name = order_by_name(*state_);
-      state_->named.store(true, std::memory_order_release);
-    }
-    return TensorList(state_.get(), state_->by_name.data());
-  });
 }
 
 const TensorInfo* Header::find(std::string_view name) const& noexcept {
@@ -259,7 +215,7 @@ std::size_t TensorList::size() const noexcept {
   return state_ != nullptr ? state_->tensors.size() : 0;
 }
 const TensorInfo& TensorList::operator[](std::size_t index) const noexcept {
-  return state_->tensors[order_ != nullptr ? order_[index] : index];
+  return state_->tensors[state_->order != nullptr ? state_->order[index] : index];
 }
 
 bool Metadata::present() const noexcept {

@@ -137,11 +137,9 @@ struct HeaderState {
   format::NameIndex keys;
   std::uint32_t* metadata_order = nullptr;  // indexes in the order of keys, sorted on first use
 
-  // The mutex guards the two orders while they are made. After a flag is true, its order never changes again.
+  // The mutex guards metadata_order while it is made. After the flag is true, the order never changes again.
   mutable std::mutex mutex;
   mutable std::atomic<bool> metadata_sorted{false};
-  mutable std::atomic<bool> named{false};
-  mutable std::vector<std::uint32_t> by_name;  // indexes of tensors in the order of names, made on first use
 };
 
 template <>

@@ -15,13 +15,15 @@
 #include <string_view>
 #include <utility>
 
+#include "format/dtype/dtype.h"
+
 namespace safetensors::format {
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference reader
 
 // The order in which tensors are written: the dtype with the highest rank first, then by name.
 [[nodiscard]] inline bool written_before(Dtype a, std::string_view a_name, Dtype b, std::string_view b_name) noexcept {
-  return a != b && rank(a) != rank(b) ? rank(a) > rank(b) : a_name < b_name;
+  return a != b && format::rank(a) != format::rank(b) ? format::rank(a) > format::rank(b) : a_name < b_name;
 }
 
 // Checks that a pair of metadata is UTF-8. Error: invalid_utf8. May throw std::bad_alloc.

@@ -131,13 +131,5 @@ Result<Slice> Slice::parse(std::string_view text) noexcept {
   return base::guarded([&] { return format::SliceParser(text).parse(); });
 }
 
-Slice Slice::from_text(std::string_view text) {
-  Result<Slice> parsed = parse(text);
-  if (parsed) return *std::move(parsed);
-  Slice slice;
-  slice.syntax_error_ = std::make_shared<const Error>(std::move(parsed).error());
-  return slice;
-}
-
 }  // namespace v0
 }  // namespace safetensors
