@@ -23,8 +23,7 @@ class RangeSet {
   std::optional<ByteRange> claim(ByteRange range) {
     if (range.begin == range.end) return std::nullopt;
     if (const std::optional<ByteRange> taken = first_taken(range)) return taken;
-    const auto next = written_.lower_bound(range.begin);
-    if (!extend(range, next)) join_next(written_.emplace_hint(next, range.begin, range.end));
+    join(written_.emplace(range.begin, range.end).first);
     return std::nullopt;
   }
 
@@ -39,11 +38,7 @@ class RangeSet {
   // Adds the ranges of a set that has no byte in common with this one. Moves its nodes, so it allocates no memory, and
   // its time depends on the size of `other`.
   void merge(RangeSet&& other) noexcept {
-    while (!other.written_.empty()) {
-      auto node = other.written_.extract(other.written_.begin());
-      const auto next = written_.lower_bound(node.key());
-      if (!extend({node.key(), node.mapped()}, next)) join_next(written_.insert(next, std::move(node)));
-    }
+    while (!other.written_.empty()) join(written_.insert(other.written_.extract(other.written_.begin())).position);
   }
 
   // Returns the first range of bytes of `range` that are in the set, or nullopt.
@@ -86,19 +81,15 @@ class RangeSet {
  private:
   using Ranges = std::map<std::uint64_t, std::uint64_t>;  // begin to end; they neither overlap nor touch
 
-  // Adds a range to the range that ends where it begins. `next` is the first range after it. Returns false if no range
-  // ends there.
-  bool extend(ByteRange range, Ranges::iterator next) noexcept {
-    if (next == written_.begin()) return false;
-    const auto before = std::prev(next);
-    if (before->second != range.begin) return false;
-    before->second = range.end;
-    join_next(before);
-    return true;
-  }
-
-  // Joins a range and the range that begins where it ends.
-  void join_next(Ranges::iterator range) noexcept {
+  // Joins a range with the range that ends where it begins, and with the range that begins where it ends.
+  void join(Ranges::iterator range) noexcept {
+    if (range != written_.begin()) {
+      if (const auto before = std::prev(range); before->second == range->first) {
+        before->second = range->second;
+        written_.erase(range);
+        range = before;
+      }
+    }
     const auto next = std::next(range);
     if (next == written_.end() || next->first != range->second) return;
     range->second = next->second;
