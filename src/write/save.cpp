@@ -1,10 +1,10 @@
 // Saves tensors in a file, or in the files of a model, and returns the bytes of a file.
 //
-// If all tensors are in memory, the headers are built first, so that the offset of every byte is known. Then several
-// threads write the pieces of all files, with one list of tasks. A file with direct I/O is cut into chunks of 2 MiB,
-// one task each, so a single large file uses all threads. A chunk that lies in one piece is written from its place;
-// other chunks are gathered in a bounce buffer. A file through the page cache is one task, which writes the pieces in
-// file order. If some tensors are in other files, a Writer or a CheckpointWriter copies them.
+// The headers are built first, so that the offset of every byte is known. Then several threads write the pieces of all
+// files, with one list of tasks. A piece is in memory, or it is a tensor of another file. A file with direct I/O is cut
+// into chunks of 2 MiB, one task each, so a single large file uses all threads. A chunk that lies in one piece of
+// memory is written from its place; other chunks are gathered in a bounce buffer. A file through the page cache is one
+// task, which writes the pieces in file order.
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/save.h>
 #include <safetensors/writer.h>
@@ -27,8 +27,10 @@
 #include "io/progress.h"
 #include "os/memory.h"
 #include "os/parallel.h"
+#include "os/regular_file.h"
 #include "write/checkpoint_folder.h"
 #include "write/file_head.h"
+#include "write/tensor_file.h"
 
 namespace safetensors {
 namespace write {
@@ -40,63 +42,44 @@ constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger p
 using Tensors = std::span<const NamedTensor>;
 using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
 
+// A tensor to save. `from` has its elements, or `data` if it is null.
+struct Input {
+  TensorData data;
+  const Tensor* from = nullptr;
+};
+using Inputs = std::span<const Input>;
+
 struct Piece {
-  std::uint64_t offset;  // from the start of the file
-  std::span<const std::byte> bytes;
+  std::uint64_t offset = 0;               // from the start of the file
+  std::uint64_t size = 0;                 // in bytes
+  std::span<const std::byte> bytes = {};  // if `from` is null
+  const Tensor* from = nullptr;           // a tensor of another file, which has the bytes
 };
 
-// A file of tensors in memory. The pieces point into head and into the tensors.
+// A file of tensors. The pieces point into head and into the tensors.
 struct Image {
   std::shared_ptr<const std::string> head;
   std::vector<Piece> pieces;  // in file order from byte 0 on, without gaps and without empty pieces
   std::uint64_t size = 0;     // bytes of all pieces
 };
 
-// Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much as
-// a copy of many kilobytes.
-class BufferedImage {
- public:
-  BufferedImage(io::FileWriter& file, io::ProgressMeter& meter) : file_(file), meter_(meter) {}
-
-  Status write(std::span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-      if (Status status = append(piece.bytes); !status) return status;
+// Fills bytes from `offset` on from one piece after the other. Error: of reading.
+Status gather(const Piece* piece, std::uint64_t offset, std::span<std::byte> bytes) {
+  for (; !bytes.empty(); ++piece) {
+    const std::uint64_t skipped = offset - piece->offset;
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), piece->size - skipped));
+    if (piece->from == nullptr) {
+      std::memcpy(bytes.data(), piece->bytes.data() + skipped, size);
+    } else {
+      const File file = piece->from->file();
+      Status read = os::read_exactly(file.source(), piece->from->info().file_offset + skipped, bytes.first(size));
+      if (!read) return base::with_path(std::move(read).error(), file.path());
     }
-    return flush();
+    offset += size;
+    bytes = bytes.subspan(size);
   }
-
- private:
-  Status append(std::span<const std::byte> bytes) {
-    if (bytes.size() < kMinUnstaged && staged_size_ + bytes.size() <= kStagingBytes) {
-      if (!staged_) staged_.reset(new std::byte[kStagingBytes]);
-      std::copy(bytes.begin(), bytes.end(), staged_.get() + staged_size_);
-      staged_size_ += bytes.size();
-      return {};
-    }
-    if (Status status = flush(); !status) return status;
-    if (bytes.size() < kMinUnstaged) return append(bytes);
-    for (std::size_t begin = 0; begin < bytes.size(); begin += io::kMaxBytesPerReport) {
-      if (Status status = put(bytes.subspan(begin, std::min(io::kMaxBytesPerReport, bytes.size() - begin))); !status)
-        return status;
-    }
-    return {};
-  }
-  Status flush() {
-    const std::size_t size = std::exchange(staged_size_, 0);
-    return size == 0 ? Status() : put({staged_.get(), size});
-  }
-  Status put(std::span<const std::byte> bytes) {
-    if (Status status = file_.write_at(position_, bytes); !status) return status;
-    position_ += bytes.size();
-    return meter_.add(bytes.size());
-  }
-
-  io::FileWriter& file_;
-  io::ProgressMeter& meter_;
-  std::unique_ptr<std::byte[]> staged_;
-  std::size_t staged_size_ = 0;
-  std::uint64_t position_ = 0;
-};
+  return {};
+}
 
 // Writes the images to their files and finishes each file. Uses at most kDirectThreads threads. Memory: at most 8 MiB
 // if any file is written directly, else at most 1 MiB per thread. Only the calling thread calls progress.
@@ -108,7 +91,7 @@ class ImageWriter {
       Job& job = jobs_[i];
       job.image = &images[i];
       job.file = &files[i]->file();
-      job.direct = job.file->direct() && images[i].size != 0;
+      job.direct = job.file->direct();
       job.first = count_;
       job.remaining = job.direct ? io::Chunks{0, images[i].size}.count() : 1;
       count_ += job.remaining;
@@ -142,8 +125,7 @@ class ImageWriter {
   Status run(std::size_t index) {
     const auto after = std::partition_point(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.first <= index; });
     Job& job = *std::prev(after);
-    Status status =
-        job.direct ? write_chunk(job, index - job.first) : BufferedImage(*job.file, meter_).write(job.image->pieces);
+    Status status = job.direct ? write_chunk(job, index - job.first) : write_buffered(*job.file, job.image->pieces);
     if (!status) return status;
     return job.remaining.fetch_sub(1) == 1 ? job.file->finish() : Status();
   }
@@ -152,12 +134,11 @@ class ImageWriter {
   Status write_chunk(const Job& job, std::size_t index) {
     const std::vector<Piece>& pieces = job.image->pieces;
     const io::Chunks::Range chunk = io::Chunks{0, job.image->size}[index];
-    const auto first = std::partition_point(pieces.begin(), pieces.end(), [&](const Piece& piece) {
-      return piece.offset + piece.bytes.size() <= chunk.offset;
-    });
+    const auto first = std::partition_point(
+        pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.offset + piece.size <= chunk.offset; });
     const auto skipped = static_cast<std::size_t>(chunk.offset - first->offset);
     Status status =
-        first->bytes.size() - skipped >= chunk.size
+        first->from == nullptr && first->size - skipped >= chunk.size
             ? job.file->write_chunk(chunk.offset, first->bytes.subspan(skipped, chunk.size), bounce_buffers_)
             : write_gathered(*job.file, chunk, &*first);
     return status ? meter_.add(chunk.size) : status;
@@ -166,14 +147,47 @@ class ImageWriter {
   Status write_gathered(io::FileWriter& file, const io::Chunks::Range& chunk, const Piece* piece) {
     const Result<io::BounceBufferPool::Lease> buffer = bounce_buffers_.take();
     if (!buffer) return buffer.error();
-    std::byte* const bytes = buffer->at(chunk.offset);
-    for (std::size_t done = 0; done < chunk.size; ++piece) {
-      const auto skipped = static_cast<std::size_t>(chunk.offset + done - piece->offset);
-      const std::size_t size = std::min(chunk.size - done, piece->bytes.size() - skipped);
-      std::memcpy(bytes + done, piece->bytes.data() + skipped, size);
-      done += size;
+    const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
+    Status status = gather(piece, chunk.offset, bytes);
+    return status ? file.write_chunk(chunk.offset, bytes, bounce_buffers_) : status;
+  }
+
+  // Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much
+  // as a copy of many kilobytes.
+  Status write_buffered(io::FileWriter& file, std::span<const Piece> pieces) {
+    std::vector<std::byte> staged;
+    const auto flush = [&](std::uint64_t end) -> Status {
+      const std::size_t size = staged.size();
+      if (size == 0) return {};
+      if (Status status = file.write_at(end - size, staged); !status) return status;
+      staged.clear();
+      return meter_.add(size);
+    };
+    for (const Piece& piece : pieces) {
+      const bool small = piece.from == nullptr && piece.size < kMinUnstaged;
+      if (!small || staged.size() + piece.size > kStagingBytes) {
+        if (Status status = flush(piece.offset); !status) return status;
+      }
+      if (small) {
+        staged.reserve(kStagingBytes);
+        staged.insert(staged.end(), piece.bytes.begin(), piece.bytes.end());
+        continue;
+      }
+      bool source_failed = false;
+      Status status = piece.from != nullptr
+                          ? copy_tensor(file, piece.offset, *piece.from, meter_, source_failed)
+                          : meter_.in_steps(piece.size, [&](std::uint64_t at, std::uint64_t size) {
+                              return file.write_at(
+                                  piece.offset + at,
+                                  piece.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+                            });
+      if (source_failed) {
+        const File source = piece.from->file();
+        return base::with_path(std::move(status).error(), source.path());
+      }
+      if (!status) return status;
     }
-    return file.write_chunk(chunk.offset, {bytes, chunk.size}, bounce_buffers_);
+    return flush(pieces.back().offset + pieces.back().size);
   }
 
   io::ProgressMeter meter_;
@@ -184,31 +198,33 @@ class ImageWriter {
 };
 
 // The header must have all tensors. head: of this header. Errors: data_length, size_overflow.
-Result<Image> make_image(const Header& header, std::string head, std::span<const TensorData> tensors) {
+Result<Image> make_image(const Header& header, std::string head, Inputs inputs) {
   const Result<std::uint64_t> size = file_size(head.size(), header.data_bytes());
   if (!size) return size.error();
   Image image{.head = std::make_shared<const std::string>(std::move(head)), .pieces = {}, .size = *size};
-  image.pieces.reserve(tensors.size() + 1);
-  image.pieces.push_back({0, bytes_of(*image.head)});
-  for (const TensorData& tensor : tensors) {
-    if (!tensor.bytes.empty())
-      image.pieces.push_back({image.head->size() + header.find(tensor.name)->begin, tensor.bytes});
+  image.pieces.reserve(inputs.size() + 1);
+  image.pieces.push_back({.size = image.head->size(), .bytes = bytes_of(*image.head)});
+  for (const Input& input : inputs) {
+    const TensorInfo& tensor = *header.find(input.data.name);
+    if (tensor.nbytes() != 0)
+      image.pieces.push_back({image.head->size() + tensor.begin, tensor.nbytes(), input.data.bytes, input.from});
   }
   std::ranges::sort(image.pieces, {}, &Piece::offset);
   return image;
 }
 
-Status check_lengths(const Header& header, std::span<const TensorData> tensors) {
-  for (const TensorData& tensor : tensors) {
-    if (Status status = check_length(*header.find(tensor.name), tensor.bytes.size()); !status) return status;
+Status check_lengths(const Header& header, Inputs inputs) {
+  for (const Input& input : inputs) {
+    if (input.from != nullptr) continue;
+    if (Status status = check_length(*header.find(input.data.name), input.data.bytes.size()); !status) return status;
   }
   return {};
 }
 
-Result<format::NewHeaderText> lay_out(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
+Result<format::NewHeaderText> lay_out(Inputs inputs, const std::optional<MetadataPairs>& metadata,
                                       const LayoutOptions& options) {
-  Result<std::vector<format::NewTensor>> described = format::new_tensors(tensors.size(), [&](std::size_t i) {
-    return format::new_tensor(tensors[i].name, tensors[i].dtype, tensors[i].shape);
+  Result<std::vector<format::NewTensor>> described = format::new_tensors(inputs.size(), [&](std::size_t i) {
+    return format::new_tensor(inputs[i].data.name, inputs[i].data.dtype, inputs[i].data.shape);
   });
   if (!described) return std::move(described).error();
   const Result<std::string> member = metadata ? format::metadata_member(*metadata) : std::string();
@@ -216,78 +232,38 @@ Result<format::NewHeaderText> lay_out(std::span<const TensorData> tensors, const
   return format::new_header_text(*std::move(described), *member, options);
 }
 
-Result<Image> make_image(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                         const LayoutOptions& options) {
-  const Result<format::NewHeaderText> made = lay_out(tensors, metadata, options);
+Result<Image> make_image(Inputs inputs, const std::optional<MetadataPairs>& metadata, const LayoutOptions& options) {
+  const Result<format::NewHeaderText> made = lay_out(inputs, metadata, options);
   if (!made) return made.error();
   // The parser changes its text, so this header has a copy.
   const Result<Header> header = Header::parse(made->text, made->data_bytes);
   if (!header) return header.error();
-  if (Status status = check_lengths(*header, tensors); !status) return std::move(status).error();
+  if (Status status = check_lengths(*header, inputs); !status) return std::move(status).error();
   Result<std::string> head = file_head(made->text);
   if (!head) return std::move(head).error();
-  return make_image(*header, *std::move(head), tensors);
+  return make_image(*header, *std::move(head), inputs);
 }
 
-Result<Header> lay_out_header(std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                              const LayoutOptions& options) {
-  Result<format::NewHeaderText> made = lay_out(tensors, metadata, options);
-  return made ? format::new_header(*std::move(made)) : Result<Header>(std::move(made).error());
+Input input_of(const NamedTensor& tensor) {
+  return {{tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()}, tensor.tensor()};
 }
 
-bool are_in_memory(Tensors tensors) {
-  return std::ranges::all_of(tensors, [](const NamedTensor& tensor) { return tensor.tensor() == nullptr; });
+std::vector<Input> inputs_of(std::span<const TensorData> tensors) {
+  std::vector<Input> inputs;
+  inputs.reserve(tensors.size());
+  for (const TensorData& tensor : tensors) inputs.push_back({tensor});
+  return inputs;
 }
 
-TensorData data_of(const NamedTensor& tensor) {
-  return {tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()};
-}
-
-// `Output` is a Writer or a CheckpointWriter. header_of: returns the header with a tensor. make: returns the Output.
-template <class HeaderOf, class Make>
-Status save_mixed(Tensors tensors, const HeaderOf& header_of, const Make& make) {
-  for (const NamedTensor& tensor : tensors) {
-    if (tensor.tensor() != nullptr) continue;
-    Status status = check_length(*header_of(tensor.name()).find(tensor.name()), tensor.bytes().size());
-    if (!status) return status;
-  }
-  auto writer = make();
-  if (!writer) return std::move(writer).error();
-  for (const NamedTensor& tensor : tensors) {
-    Status status = tensor.tensor() != nullptr ? writer->copy(tensor.name(), *tensor.tensor())
-                                               : writer->write(tensor.name(), 0, tensor.bytes());
-    if (!status) return status;
-  }
-  return writer->commit();
-}
-
-Status save_memory(PathView path, std::span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
-                   const WriteOptions& options, const LayoutOptions& layout_options) {
-  const Result<Image> image = make_image(tensors, metadata, layout_options);
+Status save_file(PathView path, Inputs inputs, const std::optional<MetadataPairs>& metadata,
+                 const WriteOptions& options, const LayoutOptions& layout_options) {
+  const Result<Image> image = make_image(inputs, metadata, layout_options);
   if (!image) return image.error();
   const Result<std::unique_ptr<io::AtomicFile>> file =
       io::AtomicFile::create(path, image->size, to_atomic_file_options(options));
   if (!file) return file.error();
   Status status = ImageWriter({&*image, 1}, {&*file, 1}, options.progress).write();
   return status ? (*file)->commit() : status;
-}
-
-Status save_file(PathView path, Tensors tensors, const MetadataPairs& metadata, const WriteOptions& options,
-                 const LayoutOptions& layout_options) {
-  std::optional<Header> header;  // only this stays in memory while bytes are copied
-  {
-    std::vector<TensorData> data;
-    data.reserve(tensors.size());
-    for (const NamedTensor& tensor : tensors) data.push_back(data_of(tensor));
-    const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
-    if (are_in_memory(tensors)) return save_memory(path, data, pairs, options, layout_options);
-    Result<Header> made = lay_out_header(data, pairs, layout_options);
-    if (!made) return std::move(made).error();
-    header = *std::move(made);
-  }
-  return save_mixed(
-      tensors, [&](std::string_view) -> const Header& { return *header; },
-      [&] { return Writer::create(path, *header, options); });
 }
 
 // The tensors must be those of the layout.
@@ -315,28 +291,28 @@ Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
   return {};
 }
 
-// The image of each file. The tensors must be in memory.
+// The image of each file.
 Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& layout) {
-  std::vector<std::vector<TensorData>> data(layout.files().size());
-  for (const NamedTensor& tensor : tensors) data[*layout.file_of(tensor.name())].push_back(data_of(tensor));
+  std::vector<std::vector<Input>> inputs(layout.files().size());
+  for (const NamedTensor& tensor : tensors) inputs[*layout.file_of(tensor.name())].push_back(input_of(tensor));
   std::vector<Image> images;
-  images.reserve(data.size());
-  for (std::size_t i = 0; i < data.size(); ++i) {
+  images.reserve(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Header& header = layout.files()[i].header;
-    if (Status status = check_lengths(header, data[i]); !status) return std::move(status).error();
+    if (Status status = check_lengths(header, inputs[i]); !status) return std::move(status).error();
     const Result<std::string> text = header.text();
     if (!text) return text.error();
     Result<std::string> head = file_head(*text);
     if (!head) return std::move(head).error();
-    Result<Image> image = make_image(header, *std::move(head), data[i]);
+    Result<Image> image = make_image(header, *std::move(head), inputs[i]);
     if (!image) return std::move(image).error();
     images.push_back(*std::move(image));
   }
   return images;
 }
 
-Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayout& layout,
-                   const CheckpointWriteOptions& options) {
+Status save_model(std::string_view path, Tensors tensors, const CheckpointLayout& layout,
+                  const CheckpointWriteOptions& options) {
   const Result<std::vector<Image>> images = make_images(tensors, layout);
   if (!images) return images.error();
   Result<std::unique_ptr<CheckpointFolder>> folder = CheckpointFolder::open(path, layout, options);
@@ -349,14 +325,6 @@ Status save_memory(std::string_view path, Tensors tensors, const CheckpointLayou
   }
   if (Status status = ImageWriter(*images, files, options.write.progress).write(); !status) return status;
   return (*folder)->commit(files);
-}
-
-Status save_model(PathView folder, Tensors tensors, const CheckpointLayout& layout,
-                  const CheckpointWriteOptions& options) {
-  if (are_in_memory(tensors)) return save_memory(folder, tensors, layout, options);
-  return save_mixed(
-      tensors, [&](std::string_view name) -> const Header& { return layout.files()[*layout.file_of(name)].header; },
-      [&] { return CheckpointWriter::create(folder, layout, options); });
 }
 
 // Calls save(), and gives its error the path if it has none.
@@ -377,9 +345,12 @@ inline namespace v0 {
 Result<Header> layout(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                       const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
-    Result<Header> header = write::lay_out_header(tensors, metadata, options);
+    const std::vector<write::Input> inputs = write::inputs_of(tensors);
+    Result<format::NewHeaderText> made = write::lay_out(inputs, metadata, options);
+    if (!made) return std::move(made).error();
+    Result<Header> header = format::new_header(*std::move(made));
     if (!header) return header;
-    if (Status status = write::check_lengths(*header, tensors); !status) return std::move(status).error();
+    if (Status status = write::check_lengths(*header, inputs); !status) return std::move(status).error();
     return header;
   });
 }
@@ -387,26 +358,31 @@ Result<Header> layout(Span<const TensorData> tensors, const std::optional<Metada
 Result<Array> serialize(Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
                         const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Array> {
-    const Result<write::Image> image = write::make_image(tensors, metadata, options);
+    const Result<write::Image> image = write::make_image(write::inputs_of(tensors), metadata, options);
     if (!image) return image.error();
     Result<std::shared_ptr<std::byte>> memory = os::allocate(image->size);
     if (!memory) return std::move(memory).error();
-    std::byte* const bytes = memory->get();
-    for (const write::Piece& piece : image->pieces)
-      std::memcpy(bytes + piece.offset, piece.bytes.data(), piece.bytes.size());
-    return Array(Dtype::U8, Shape{image->size}, {bytes, static_cast<std::size_t>(image->size)}, *std::move(memory),
-                 MemoryKind::owned);
+    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(image->size));
+    if (Status status = write::gather(image->pieces.data(), 0, bytes); !status) return std::move(status).error();
+    return Array(Dtype::U8, Shape{image->size}, bytes, *std::move(memory), MemoryKind::owned);
   });
 }
 
 Status save(PathView path, Span<const TensorData> tensors, const std::optional<MetadataPairs>& metadata,
             const WriteOptions& options, const LayoutOptions& layout_options) noexcept {
-  return base::guarded([&] { return write::save_memory(path, tensors, metadata, options, layout_options); });
+  return base::guarded(
+      [&] { return write::save_file(path, write::inputs_of(tensors), metadata, options, layout_options); });
 }
 
 Status save(PathView path, Span<const NamedTensor> tensors, const MetadataPairs& metadata, const WriteOptions& options,
             const LayoutOptions& layout_options) noexcept {
-  return write::with_path(path, [&] { return write::save_file(path, tensors, metadata, options, layout_options); });
+  return write::with_path(path, [&] {
+    std::vector<write::Input> inputs;
+    inputs.reserve(tensors.size());
+    std::ranges::transform(tensors, std::back_inserter(inputs), write::input_of);
+    const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
+    return write::save_file(path, inputs, pairs, options, layout_options);
+  });
 }
 
 Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayoutOptions& layout,

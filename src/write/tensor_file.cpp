@@ -94,6 +94,23 @@ Status WriteSession::close(std::span<const std::unique_ptr<TensorFile>> files) {
   });
 }
 
+Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter,
+                   bool& source_failed) {
+  const File file = from.file();
+  const std::uint64_t offset = from.info().file_offset;
+  const std::uint64_t nbytes = from.info().nbytes();
+  const Source::Memory memory = file.source().memory(offset, nbytes);
+  std::uint64_t reached = 0;
+  source_failed = false;
+  Status status = meter.in_steps(nbytes, [&](std::uint64_t at, std::uint64_t size) {
+    reached = at;
+    if (memory.bytes.size() != nbytes) return to.copy_at(target + at, file.source(), offset + at, size, &source_failed);
+    return to.write_at(target + at, memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+  });
+  if (source_failed) meter.take_back(reached);
+  return status;
+}
+
 void WriteSession::release(RangeSet& written, ByteRange range) {
   const std::lock_guard lock(mutex_);
   written.release(range);
@@ -334,24 +351,13 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
 
   const Result<io::FileWriter*> to = output();
   if (!to) return session_.conclude(to.error());
-  const File file = from.file();
-  const std::uint64_t offset = from.info().file_offset;
-  const std::uint64_t target = data_start_ + range.begin;
-  const Source::Memory memory = file.source().memory(offset, tensor->nbytes());
-  std::uint64_t reached = 0;
   bool source_failed = false;
-  Status status = session_.meter.in_steps(tensor->nbytes(), [&](std::uint64_t at, std::uint64_t size) {
-    reached = at;
-    if (memory.bytes.size() != tensor->nbytes())
-      return (*to)->copy_at(target + at, file.source(), offset + at, size, &source_failed);
-    return (*to)->write_at(target + at,
-                           memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
-  });
+  Status status = copy_tensor(**to, data_start_ + range.begin, from, session_.meter, source_failed);
   if (!source_failed) return session_.conclude(std::move(status));
-  // Only reading the source failed. So the tensor counts as not written, and the caller may try again.
-  session_.meter.take_back(reached);
+  // The tensor counts as not written, and the caller may try again.
   session_.release(written_, range);
-  return base::with_path(std::move(status).error(), file.path());
+  const File source = from.file();
+  return base::with_path(std::move(status).error(), source.path());
 }
 
 }  // namespace safetensors::write

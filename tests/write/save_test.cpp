@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "support/checkpoint_support.h"
 #include "support/file_support.h"
 
 namespace safetensors::test {
@@ -135,14 +136,24 @@ TEST_F(Save, RefusesWrongNumberOfElements) {
   EXPECT_EQ(directory_.names(), std::vector<std::string>{"two.safetensors"});
 }
 
-TEST_F(Save, LeavesOldFileWhenCopyFails) {
-  put(directory_ / "two.safetensors", two_tensors());
-  put(directory_ / "out", "old");
-  const Tensor b = File::open(directory_ / "two.safetensors", {.access = Access::read}).value()["b"];
-  std::filesystem::resize_file(directory_ / "two.safetensors", 100);
-  EXPECT_EQ(error_of(save(directory_ / "out", {b, {"w", {6}, w_}})).code, Errc::file_truncated);
-  EXPECT_EQ(contents(directory_ / "out"), "old");
-  EXPECT_EQ(directory_.names(), (std::vector<std::string>{"out", "two.safetensors"}));
+// Direct writes gather chunks of the tensors. All other writes take one tensor after the other.
+TEST_F(Save, CopiesLargeTensorOrLeavesOldFile) {
+  const std::string path = directory_ / "large.safetensors";
+  for (const Durability durability : {Durability::full, Durability::none}) {
+    put(path, one_tensor("U8", "[5000000]", 5'000'000));
+    const Tensor t = File::open(path, {.access = Access::read}).value()["t"];
+    const NamedTensor first("a", {6}, w_);
+    ASSERT_TRUE(succeeds(save(directory_ / "out", {t, first, {"z", t}}, {}, {.durability = durability})));
+    EXPECT_EQ(elements<float>(open("out")["a"].read()), w_);
+    for (const char* name : {"t", "z"}) EXPECT_TRUE(read_text(open("out")[name]) == read_text(t));
+    put(directory_ / "out", "old");
+    std::filesystem::resize_file(path, 4'000'000);
+    const Error error = error_of(save(directory_ / "out", {t, first}, {}, {.durability = durability}));
+    EXPECT_EQ(error.code, Errc::file_truncated);
+    EXPECT_EQ(error.path, path);
+    EXPECT_EQ(contents(directory_ / "out"), "old");
+    EXPECT_EQ(directory_.names(), (std::vector<std::string>{"large.safetensors", "out"}));
+  }
 }
 
 }  // namespace
