@@ -252,21 +252,6 @@ void RewriteItems::sort_by(const CheckpointLayout& layout) {
   }
 }
 
-}  // namespace write
-
-inline namespace v0 {
-
-struct Rewrite::State {
-  State(const std::vector<RewriteTensor>& tensors, bool to_folder) : items(tensors), folder(to_folder) {}
-
-  write::RewriteItems items;               // const after plan()
-  std::optional<CheckpointLayout> layout;  // plan() sets it
-  const bool folder;
-};
-
-}  // namespace v0
-
-namespace write {
 namespace {
 
 constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 20;  // bytes of a chunk that is cast, before or after the cast
@@ -380,47 +365,35 @@ Result<RewriteReport> write_all(const RewriteItems& items, unsigned threads, Res
 
 inline namespace v0 {
 
-Rewrite::Rewrite(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
-
 Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, RewriteOptions options) noexcept {
   return base::guarded([&]() -> Result<Rewrite> {
-    const auto state = std::make_shared<State>(tensors, options.folder);
+    const bool folder = options.folder;
+    const auto items = std::make_shared<write::RewriteItems>(tensors);
     std::vector<RewriteTensor>().swap(tensors);
-    if (Status status = state->items.check(); !status) return std::move(status).error();
-    Result<CheckpointLayout> layout = state->items.lay_out(std::move(options));
+    if (Status status = items->check(); !status) return std::move(status).error();
+    Result<CheckpointLayout> layout = items->lay_out(std::move(options));
     if (!layout) return std::move(layout).error();
-    state->layout = *std::move(layout);
-    state->items.sort_by(*state->layout);
-    return Rewrite(state);
+    items->sort_by(*layout);
+    return Rewrite(items, *std::move(layout), folder);
   });
-}
-
-const CheckpointLayout& Rewrite::layout() const& noexcept {
-  return *state_->layout;
-}
-
-bool Rewrite::folder() const noexcept {
-  return state_->folder;
 }
 
 Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const noexcept {
   return base::guarded([&]() -> Status {
-    return state_->folder ? write::check_old_files(os::generic_path(output), *state_->layout, input) : Status();
+    return folder_ ? write::check_old_files(os::generic_path(output), layout_, input) : Status();
   });
 }
 
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {
   Result<RewriteReport> result = base::guarded([&]() -> Result<RewriteReport> {
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
-    const write::RewriteItems& items = state_->items;
-    const CheckpointLayout& layout = *state_->layout;
-    const unsigned threads = write::threads_for(items, layout.files().size(), options.write);
-    if (state_->folder) return write::write_all(items, threads, CheckpointWriter::create(output, layout, options));
+    const unsigned threads = write::threads_for(*items_, layout_.files().size(), options.write);
+    if (folder_) return write::write_all(*items_, threads, CheckpointWriter::create(output, layout_, options));
     WriteOptions file = options.write;
     file.new_file = file.new_file || options.new_folder;
-    return write::write_all(items, threads, Writer::create(output, layout.files()[0].header, file));
+    return write::write_all(*items_, threads, Writer::create(output, layout_.files()[0].header, file));
   });
-  if (result) result->names = state_;
+  if (result) result->names = items_;
   if (result) return result;
   return base::guarded([&]() -> Result<RewriteReport> { return base::with_path(std::move(result).error(), output); });
 }

@@ -22,6 +22,9 @@
 #include "format/dtype/cast_losses.h"
 
 namespace safetensors {
+namespace write {
+class RewriteItems;
+}
 inline namespace v0 {
 
 // A tensor of the output of a Rewrite, and the tensor of an open file that it comes from.
@@ -92,10 +95,9 @@ class Rewrite {
 
   // Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
   // exists.
-  [[nodiscard]] const CheckpointLayout& layout() const& noexcept;
-  detail::GiveTheObjectANameFirst layout() const&& = delete;
+  [[nodiscard]] const CheckpointLayout& layout() const noexcept { return layout_; }
   // Returns whether write() writes a folder.
-  [[nodiscard]] bool folder() const noexcept;
+  [[nodiscard]] bool folder() const noexcept { return folder_; }
 
   // Checks that write() into the folder `output` loses no tensor of a model that was read only in part.
   //
@@ -119,9 +121,12 @@ class Rewrite {
   [[nodiscard]] Result<RewriteReport> write(PathView output, const CheckpointWriteOptions& options = {}) const noexcept;
 
  private:
-  struct State;
-  explicit Rewrite(std::shared_ptr<const State> state) noexcept;
-  std::shared_ptr<const State> state_;
+  Rewrite(std::shared_ptr<const write::RewriteItems> items, CheckpointLayout layout, bool folder) noexcept
+      : items_(std::move(items)), layout_(std::move(layout)), folder_(folder) {}
+
+  std::shared_ptr<const write::RewriteItems> items_;
+  CheckpointLayout layout_;
+  bool folder_;
 };
 
 // The metadata that merge_metadata() takes if two files have different values for one key.
