@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "format/checkpoint/checkpoint_layout.h"
 #include "support/checkpoint_support.h"
 
 namespace safetensors::test {
@@ -244,9 +245,8 @@ TEST_F(RewriteTest, KeepsFilesOfModel) {
 TEST_F(RewriteTest, TakesStemOfInput) {
   const auto stem = [&](const std::string& name) {
     put(directory_ / name, u8_file({{"a", "1"}}));
-    const Checkpoint in = open(name);
-    const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true}).value();
-    return std::string(rewrite.layout().stem());
+    const Rewrite rewrite = Rewrite::plan(all(open(name)), {.folder = true}).value();
+    return std::string(format::stem_of(rewrite.layout()));
   };
   EXPECT_EQ(stem("adapter_model.safetensors"), "adapter_model");
   EXPECT_EQ(stem("unet-00001-of-00002.safetensors"), "unet");
