@@ -149,7 +149,7 @@ std::string not_a_choice(std::string_view what, std::string_view choices, std::s
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
-  return text.find_first_not_of("0123456789") == std::string_view::npos ? base::parse_size(text) : std::nullopt;
+  return has_only_digits(text) ? base::parse_size(text) : std::nullopt;
 }
 
 }  // namespace safetensors::cli

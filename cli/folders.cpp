@@ -99,7 +99,7 @@ class Expansion {
   // added itself: the verb then reports its error.
   void add_below(const std::string& folder, unsigned depth) {
     const FolderNames names = names_in(folder);
-    if (!names.whole || depth == kMaxDepth) return paths_.push_back(folder);
+    if (names.failed != 0 || depth == kMaxDepth) return paths_.push_back(folder);
     add(models_in(folder, names, partial_));
     for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1);
   }
@@ -117,7 +117,7 @@ class Expansion {
     for (const std::string& name : names.folders) {
       const std::string below = path_in_folder(folder, name);
       const FolderNames inside = names_in(below);
-      if (!inside.whole) paths_.push_back(below);
+      if (inside.failed != 0) paths_.push_back(below);
       const std::vector<std::string> models_below = models_in(below, inside, partial_);
       if (inside.holds_models() && !add_model(below, models_below)) add(models_below);
     }
@@ -243,7 +243,7 @@ FolderNames names_in(const std::string& folder) {
       names.files.push_back(name);
     }
   }
-  names.whole = !failed;
+  names.failed = failed.value();
   std::ranges::sort(names.files);
   std::ranges::sort(names.folders);
   return names;

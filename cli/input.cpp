@@ -167,9 +167,9 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 }
 
 Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
-                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one, std::string_view list) {
+                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one) {
   std::optional<Json> json;
-  if (as_json) json.emplace(console, command).key(list).open('[');
+  if (as_json) json.emplace(console, command).key("files").open('[');
   Exit code = Exit::good;
   for (const std::string& path : paths) {
     if (json) json->line().open('{').field("path", path);
@@ -242,14 +242,15 @@ std::string_view emptiness(std::uint64_t tensors, std::uint64_t bytes) {
   return bytes > 0 ? "" : tensors == 0 ? "no tensor" : "only empty tensors";
 }
 
+std::string dimensions_text(ShapeView shape, std::string_view separator, std::size_t limit) {
+  return joined_texts(
+      shape, [](std::uint64_t size) { return std::to_string(size); }, separator, limit);
+}
+
 std::string shape_text(ShapeView shape) {
   constexpr std::size_t kShown = 8;
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size() && i < kShown; ++i) {
-    text += formatted("{}{}", i == 0 ? "" : ",", shape[i]);
-  }
-  if (shape.size() > kShown) text += formatted(",...{} dimensions", shape.size());
-  return text + "]";
+  const std::string rest = shape.size() > kShown ? formatted(",...{} dimensions", shape.size()) : "";
+  return "[" + dimensions_text(shape, ",", kShown) + rest + "]";
 }
 
 std::uint64_t alignment_of(std::uint64_t offset) {
@@ -258,11 +259,7 @@ std::uint64_t alignment_of(std::uint64_t offset) {
 }
 
 std::uint64_t parameters(const TensorInfo& tensor) {
-  if (tensor.dtype == Dtype::UNKNOWN) return 0;
-  const unsigned element_bits = bits(tensor.dtype);
-  const std::uint64_t bytes = tensor.nbytes();
-  // bytes * 8 / element_bits in two steps, because bytes * 8 could overflow.
-  return bytes / element_bits * 8 + bytes % element_bits * 8 / element_bits;
+  return tensor.dtype == Dtype::UNKNOWN ? 0 : tensor.numel();
 }
 
 bool is_misaligned(const TensorInfo& tensor) {

@@ -88,12 +88,11 @@ inline constexpr std::size_t kMaxText = std::size_t{256} << 20;  // bytes
 Exit input_error(const std::string& argument, const Error& error, Console& console);
 
 // Runs `one` for each path and returns the highest exit code.
-// as_json: the output is one JSON document of this command. Its field `list` is an array with one object per path, and
+// as_json: the output is one JSON document of this command. Its field "files" is an array with one object per path, and
 // `one` adds fields to the object of its path. Without as_json, `json` is null. An error of `one` becomes a message and
 // a member of its object.
 Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
-                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one,
-                   std::string_view list = "files");
+                   const std::function<Result<Exit>(const std::string& path, Json* json)>& one);
 
 // Returns the error of NewFile::check(). Throws UsageError if the output exists and `replace` is false, or if it is the
 // argument, one of the files of the input, or its index. Compares devices and inodes, so it also finds links.
@@ -112,13 +111,16 @@ void json_files(Json& json, const Input& input);
 // What a file or model without data holds: "no tensor" or "only empty tensors". Otherwise empty.
 [[nodiscard]] std::string_view emptiness(std::uint64_t tensors, std::uint64_t bytes);
 
+// "2, 3"
+[[nodiscard]] std::string dimensions_text(ShapeView shape, std::string_view separator = ", ",
+                                          std::size_t limit = SIZE_MAX);
 // "[2,3]". A long shape is cut.
 [[nodiscard]] std::string shape_text(ShapeView shape);
 
 // The largest power of two up to 64 KiB that divides an offset.
 [[nodiscard]] std::uint64_t alignment_of(std::uint64_t offset);
 
-// The number of elements, computed from the number of bytes.
+// The number of elements. 0 if the dtype is unknown.
 [[nodiscard]] std::uint64_t parameters(const TensorInfo& tensor);
 
 // Sums over tensors.

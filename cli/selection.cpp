@@ -38,20 +38,17 @@ std::string unknown_dtype(std::string_view text) {
 // Returns the dtypes of the tensors, each once: "F32, BF16".
 std::string dtypes_text(const std::vector<const TensorInfo*>& tensors) {
   std::vector<Dtype> found;
-  std::string text;
   for (const TensorInfo* tensor : tensors) {
-    if (std::ranges::find(found, tensor->dtype) != found.end()) continue;
-    found.push_back(tensor->dtype);
-    (text += text.empty() ? "" : ", ") += to_string(tensor->dtype);
+    if (std::ranges::find(found, tensor->dtype) == found.end()) found.push_back(tensor->dtype);
   }
-  return text;
+  return joined_texts(found, [](Dtype dtype) { return to_string(dtype); });
 }
 
 std::string layers_text(const std::vector<const TensorInfo*>& tensors) {
   std::optional<std::uint64_t> first;
   std::uint64_t last = 0;
   for (const TensorInfo* tensor : tensors) {
-    const auto layer = layer_number(tensor->name);
+    const auto layer = parse_number(layer_part(tensor->name));
     if (!layer) continue;
     first = std::min(first.value_or(*layer), *layer);
     last = std::max(last, *layer);
@@ -107,7 +104,7 @@ bool Selection::selects_dtype(Dtype dtype) const {
 
 bool Selection::selects_layer(std::string_view name) const {
   if (layers_.empty()) return true;
-  const auto layer = layer_number(name);
+  const auto layer = parse_number(layer_part(name));
   return layer && std::ranges::any_of(
                       layers_, [&](const auto& range) { return range.first <= *layer && *layer <= range.second; });
 }
@@ -159,11 +156,10 @@ std::string pattern_hint(std::string_view glob) {
   return formatted(" (a pattern is for the whole name: try '*{}*')", printable(glob));
 }
 
-std::optional<std::uint64_t> layer_number(std::string_view name) {
-  for (const std::string_view part : split(name, '.')) {
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return parse_number(part);
-  }
-  return std::nullopt;
+std::string_view layer_part(std::string_view name) {
+  const std::vector<std::string_view> parts = split(name, '.');
+  const auto found = std::ranges::find_if(parts, has_only_digits);
+  return found == parts.end() ? std::string_view() : *found;
 }
 
 std::optional<Dtype> dtype_named(std::string_view text) {

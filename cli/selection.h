@@ -79,9 +79,8 @@ class Selection {
 // pattern has wildcards.
 [[nodiscard]] std::string pattern_hint(std::string_view glob);
 
-// Returns the layer of a tensor: the first part of its name between dots that has only digits. Returns nullopt if no
-// part has, or if the number has more than 64 bits.
-[[nodiscard]] std::optional<std::uint64_t> layer_number(std::string_view name);
+// Returns the layer of a tensor: the first part of its name between dots that has only digits. Empty if no part has.
+[[nodiscard]] std::string_view layer_part(std::string_view name);
 
 // A dtype by its name in any case ("bf16", "F8_E4M3"), or by a word of frameworks: "half", "bfloat16", "float8_e4m3fn",
 // "int8". "fp8" is F8_E4M3.

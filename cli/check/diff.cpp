@@ -83,12 +83,9 @@ void sort_differences(List& list, std::string_view sort) {
 
 // The beginning of a name that stands for its layer.
 std::string_view layer_of(std::string_view name) {
-  std::size_t end = 0;
-  for (const std::string_view part : split(name, '.')) {
-    end += part.size() + 1;  // and the dot
-    if (!part.empty() && part.find_first_not_of("0123456789") == part.npos) return name.substr(0, end - 1);
-  }
-  return name.substr(0, name.rfind('.'));
+  const std::string_view number = layer_part(name);
+  return number.empty() ? name.substr(0, name.rfind('.'))
+                        : name.substr(0, static_cast<std::size_t>(number.end() - name.begin()));
 }
 
 struct Layer {
@@ -273,10 +270,8 @@ void print_summary(Console& console, const DiffResult& result, const MetadataDif
 // The tensor of one side, in JSON.
 std::string side_json(const std::optional<Tensor>& tensor) {
   if (!tensor) return "null";
-  std::string shape;
-  for (const std::uint64_t size : tensor->shape()) shape += formatted("{}{}", shape.empty() ? "" : ", ", size);
   return formatted("{{\"name\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]}}", json_escaped(tensor->name()),
-                   to_string(tensor->dtype()), shape);
+                   to_string(tensor->dtype()), dimensions_text(tensor->shape()));
 }
 
 // Shows a row per tensor that differs. tensors: sorted.

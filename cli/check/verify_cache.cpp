@@ -7,6 +7,8 @@
 #include "sha256.h"
 #include "text/text.h"
 
+#include "os/file_status.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -43,15 +45,12 @@ bool is_hex(std::string_view text) {
 // The names and the sizes of the unfinished downloads in a folder, sorted.
 std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::string& folder) {
   std::vector<std::pair<std::string, std::uint64_t>> list;
-  std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    std::error_code unknown;
-    const std::string name = entry->path().filename().string();
-    if (!name.ends_with(".incomplete") || !fs::is_regular_file(entry->symlink_status(unknown))) continue;
-    const std::uintmax_t size = fs::file_size(entry->path(), unknown);
-    list.emplace_back(entry->path().string(), unknown ? 0 : size);
+  for (const std::string& name : names_in(folder).files) {
+    const std::string path = path_in_folder(folder, name);
+    os::FileStatus status;
+    const bool known = os::status_of_path(path.c_str(), os::Symlinks::keep, status) == 0;
+    if (name.ends_with(".incomplete") && known && status.is_regular()) list.emplace_back(path, status.identity.size);
   }
-  std::ranges::sort(list);
   return list;
 }
 

@@ -41,10 +41,7 @@ bool holds_small_numbers(const Tensor& tensor) {
 // A name with * for its parts of digits, which --match and --exclude take: "layers.*.scale".
 std::string layer_pattern(std::string_view name) {
   std::string pattern;
-  for (const std::string_view part : split(name, '.')) {
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    (pattern += number ? "*" : part) += '.';
-  }
+  for (const std::string_view part : split(name, '.')) (pattern += has_only_digits(part) ? "*" : part) += '.';
   pattern.pop_back();
   return pattern;
 }

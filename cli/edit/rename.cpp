@@ -5,51 +5,24 @@
 #include "rows.h"
 #include "text/text.h"
 
+#include <functional>
+
 #if defined(SAFETENSORS_HAVE_RE2)
 #include <re2/re2.h>
-#else
-namespace re2 {
-class RE2;
-}
 #endif
 
 namespace safetensors::cli {
 namespace {
 
-// An EXPRESSION. It matches with RE2: its time is linear in the name, and its memory has a limit. std::regex has
-// neither, and names come from strangers. The syntax of RE is that of RE2, because that is the syntax of its
-// documentation and of its errors.
-class Substitution {
- public:
-#if defined(SAFETENSORS_HAVE_RE2)
-  static constexpr bool kAvailable = true;
-#else
-  static constexpr bool kAvailable = false;
-#endif
-  static constexpr const char* kMissing = "this build has no RE2, which an EXPRESSION needs (use --map)";
-
-  // A longer name is refused: names come from strangers, and each of many matches may scan the rest of the name.
-  static constexpr std::size_t kMaxName = 1024;  // bytes
-
-  // Parses s/RE/TEXT/FLAGS with any delimiter. RE has the syntax of RE2. In TEXT, & is the whole match and \1 to \9 are
-  // its groups. Flags: g (every match, not only the first) and i (upper and lower case are equal). Errors, with a
-  // message without path: invalid_argument, with an offset if RE is wrong; unsupported (not kAvailable).
-  [[nodiscard]] static Result<Substitution> parse(std::string_view expression);
-
-  // Returns the new name. Error: invalid_argument (the name is too long).
-  [[nodiscard]] Result<std::string> apply(std::string_view name) const;
-
- private:
-  Substitution() = default;
-
-  std::shared_ptr<const re2::RE2> regex_;
-  std::string rewrite_;
-  bool every_ = false;
-};
+// An EXPRESSION: returns the new name. Error: invalid_argument (the name is too long).
+using Substitution = std::function<Result<std::string>(std::string_view name)>;
 
 #if defined(SAFETENSORS_HAVE_RE2)
 
+constexpr bool kHasExpressions = true;
 constexpr std::int64_t kMaxMemory = 256 << 10;  // bytes of an expression and of its matches
+// A longer name is refused: names come from strangers, and each of many matches may scan the rest of the name.
+constexpr std::size_t kMaxName = 1024;  // bytes
 
 // Splits off the text up to the next delimiter. A delimiter with a backslash before it is the delimiter itself, and
 // other pairs keep their backslash. Returns false if the text has no such delimiter.
@@ -81,60 +54,53 @@ std::string rewrite_of(std::string_view text) {
   return rewrite;
 }
 
-Result<Substitution> Substitution::parse(std::string_view expression) {
+// Parses s/RE/TEXT/FLAGS with any delimiter. In TEXT, & is the whole match and \1 to \9 are its groups. Flags: g (every
+// match, not only the first) and i (upper and lower case are equal). RE2 matches: its time is linear in the name, and
+// its memory has a limit. std::regex has neither, and names come from strangers. The syntax of RE is that of RE2,
+// because that is the syntax of its documentation and of its errors. Errors, with a message without path:
+// invalid_argument, with an offset if RE is wrong.
+Result<Substitution> parse_expression(std::string_view expression) {
   const auto failed = [&](std::string_view why) {
     return fault(Errc::invalid_argument, formatted("{}: {}", printable(expression), why));
   };
-  Substitution made;
   std::string pattern;
   std::string text;
   std::string_view rest = expression.substr(std::min<std::size_t>(2, expression.size()));
   if (expression.size() < 4 || expression[0] != 's' || expression[1] == '\\' ||
       !split_field(rest, expression[1], pattern) || !split_field(rest, expression[1], text))
     return failed("expected s/RE/TEXT/");
+  if (rest.find_first_not_of("gi") != std::string_view::npos) return failed("the flags are g and i");
   re2::RE2::Options options;
   options.set_max_mem(kMaxMemory);
   options.set_log_errors(false);
-  for (const char flag : rest) {
-    if (flag != 'g' && flag != 'i') return failed("the flags are g and i");
-    if (flag == 'g') made.every_ = true;
-    if (flag == 'i') options.set_case_sensitive(false);
-  }
-  made.regex_ = std::make_shared<const re2::RE2>(pattern, options);
-  if (!made.regex_->ok()) {
-    const std::size_t offset = std::min(expression.find(made.regex_->error_arg(), 2), expression.size());
-    Error error = failed(formatted("{}, at byte {}", printable(made.regex_->error()), offset + 1));
+  options.set_case_sensitive(rest.find('i') == std::string_view::npos);
+  const auto regex = std::make_shared<const re2::RE2>(pattern, options);
+  if (!regex->ok()) {
+    const std::size_t offset = std::min(expression.find(regex->error_arg(), 2), expression.size());
+    Error error = failed(formatted("{}, at byte {}", printable(regex->error()), offset + 1));
     error.offset = offset;
     return error;
   }
-  made.rewrite_ = rewrite_of(text);
-  std::string error;
-  if (!made.regex_->CheckRewriteString(made.rewrite_, &error)) return failed(printable(error));
-  return made;
-}
-
-Result<std::string> Substitution::apply(std::string_view name) const {
-  if (name.size() > kMaxName)
-    return fault(Errc::invalid_argument,
-                 formatted("the name `{}...` has {} bytes, an expression matches up to {} (use --map)",
-                           printable(name.substr(0, 60)), name.size(), kMaxName));
-  std::string result(name);
-  if (every_) {
-    re2::RE2::GlobalReplace(&result, *regex_, rewrite_);
-  } else {
-    re2::RE2::Replace(&result, *regex_, rewrite_);
-  }
-  return result;
+  const std::string rewrite = rewrite_of(text);
+  if (std::string error; !regex->CheckRewriteString(rewrite, &error)) return failed(printable(error));
+  const bool every = rest.find('g') != std::string_view::npos;
+  return Substitution([regex, rewrite, every](std::string_view name) -> Result<std::string> {
+    if (name.size() > kMaxName)
+      return fault(Errc::invalid_argument,
+                   formatted("the name `{}...` has {} bytes, an expression matches up to {} (use --map)",
+                             printable(name.substr(0, 60)), name.size(), kMaxName));
+    std::string result(name);
+    every ? re2::RE2::GlobalReplace(&result, *regex, rewrite) : re2::RE2::Replace(&result, *regex, rewrite);
+    return result;
+  });
 }
 
 #else
 
-Result<Substitution> Substitution::parse(std::string_view expression) {
-  return fault(Errc::unsupported, formatted("{}: {}", printable(expression), kMissing));
-}
+constexpr bool kHasExpressions = false;
 
-Result<std::string> Substitution::apply(std::string_view name) const {
-  return std::string(name);
+Result<Substitution> parse_expression(std::string_view expression) {
+  return fault(Errc::unsupported, printable(expression));
 }
 
 #endif
@@ -158,7 +124,7 @@ struct Renaming {
     if (expressions.empty() && !map)
       throw UsageError("which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE");
     for (const std::string& expression : expressions) {
-      Result<Substitution> parsed = Substitution::parse(expression);
+      Result<Substitution> parsed = parse_expression(expression);
       if (!parsed) throw UsageError(parsed.error().message);
       substitutions.push_back(*std::move(parsed));
     }
@@ -190,7 +156,7 @@ struct Renaming {
     const auto mapped = names.find(old);
     Result<std::string> name = mapped != names.end() ? mapped->second : std::string(old);
     for (const Substitution& substitution : substitutions) {
-      if (name) name = substitution.apply(*name);
+      if (name) name = substitution(*name);
     }
     return name;
   }
@@ -203,17 +169,17 @@ Exit run_rename(const Arguments& given, Console& console) {
   RewriteRequest request(kRename, given, 1, true);
   const std::optional<std::string> map = given.value("map");
   const auto is_expression = [](const std::string& text) {
-    const Result<Substitution> parsed = Substitution::parse(text);
+    const Result<Substitution> parsed = parse_expression(text);
     return parsed.ok() || parsed.error().offset != Error::kNoOffset;
   };
   if (is_expression(request.output)) {
-    if (const auto parsed = Substitution::parse(request.output); !parsed) throw UsageError(parsed.error().message);
+    if (const auto parsed = parse_expression(request.output); !parsed) throw UsageError(parsed.error().message);
     if (request.rest.empty() && !map) throw UsageError("which OUT?");
     const std::string last = request.rest.empty() ? "" : request.rest.back();
     if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output();
   }
-  if (!request.rest.empty() && !Substitution::kAvailable) {
-    console.message(formatted("rename: {}", Substitution::kMissing));
+  if (!request.rest.empty() && !kHasExpressions) {
+    console.message("rename: this build has no RE2, which an EXPRESSION needs (use --map)");
     return Exit::system;
   }
   Renaming renaming{.expressions = request.rest, .map = map, .selection = Selection(given)};

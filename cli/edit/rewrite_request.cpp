@@ -10,11 +10,11 @@
 #include "rows.h"
 #include "text/text.h"
 
+#include "base/error.h"
 #include "format/checkpoint/model_names.h"
 #include "os/descriptor.h"
-#include "os/file_status.h"
 #include "os/open.h"
-#include "os/system.h"
+#include "os/regular_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -67,13 +67,10 @@ bool is_weights(std::string_view name) {
 }
 
 Status copy_file(const SideFile& from, const std::string& to, bool replace) {
-  const os::Descriptor file(
-      os::open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
-  if (!file.valid()) return system_fault(Errc::open_failed, "cannot open", errno, from.path);
-  os::FileStatus status;
-  if (os::status_of(file.get(), status) != 0)
-    return system_fault(Errc::open_failed, "cannot examine", errno, from.path);
-  if (!status.is_regular()) return fault(Errc::not_regular_file, "not a regular file: not copied", from.path);
+  os::Descriptor opened(os::open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
+  if (!opened.valid()) return system_fault(Errc::open_failed, "cannot open", errno, from.path);
+  const auto file = os::RegularFile::take(std::move(opened));
+  if (!file) return base::with_path(file.error(), from.path);
   const auto at_target = [&](Error error) {
     error.path = to;
     return error;
@@ -85,11 +82,11 @@ Status copy_file(const SideFile& from, const std::string& to, bool replace) {
   if (!copy) return at_target(copy.error());
   std::vector<std::byte> buffer(std::size_t{1} << 20);
   for (std::uint64_t done = 0;;) {
-    const std::ptrdiff_t got = os::read_at(file.get(), buffer.data(), buffer.size(), done);
-    if (got < 0) return system_fault(Errc::read_failed, "cannot read", errno, from.path);
-    if (got == 0) break;
-    done += static_cast<std::uint64_t>(got);
-    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(got));
+    const Result<std::size_t> got = (*file)->read_at(done, buffer);
+    if (!got) return base::with_path(got.error(), from.path);
+    if (*got == 0) break;
+    done += *got;
+    const auto bytes = std::span(buffer).first(*got);
     if (Status written = copy->write(as_text(bytes)); !written) return at_target(written.error());
   }
   if (Status placed = copy->commit(); !placed) return at_target(placed.error());
@@ -110,24 +107,22 @@ Result<SideFiles> find_side_files(const Input& input, const std::string& output)
   bool configured = !input.is_file();
   for (const std::string_view name : kConfigurations) configured = configured || fs::exists(folder / name, failed);
   if (!configured) return found;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    std::error_code unknown;
-    if (name.starts_with('.') || is_weights(name)) continue;
-    const fs::file_type type = entry->symlink_status(unknown).type();
-    if (type == fs::file_type::regular) found.files.push_back({name, entry->path().string()});
-    if (type != fs::file_type::symlink || fs::is_directory(entry->path(), unknown)) continue;
-    std::optional<std::string> target = own_target(entry->path(), folder);
+  const FolderNames names = names_in(folder.string());
+  if (names.failed != 0) return system_fault(Errc::open_failed, "cannot list", names.failed, folder.string());
+  for (const std::string& name : names.files) {
+    if (is_weights(name)) continue;
+    const fs::path path = folder / name;
+    const fs::file_type type = fs::symlink_status(path, failed).type();
+    if (type == fs::file_type::regular) found.files.push_back({name, path.string()});
+    if (type != fs::file_type::symlink || fs::is_directory(path, failed)) continue;
+    std::optional<std::string> target = own_target(path, folder);
     if (target && is_weights(*target)) continue;
-    if (target && fs::is_regular_file(*target, unknown)) {
+    if (target && fs::is_regular_file(*target, failed)) {
       found.files.push_back({name, *std::move(target)});
     } else {
       found.refused.push_back(name);
     }
   }
-  if (failed) return system_fault(Errc::open_failed, "cannot list", failed.value(), folder.string());
-  std::ranges::sort(found.files, {}, &SideFile::name);
-  std::ranges::sort(found.refused);
   return found;
 }
 

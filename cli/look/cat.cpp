@@ -321,10 +321,9 @@ Status write_json(const CatRequest& request, const Sink& sink, Console& console)
   const TensorInfo& tensor = request.tensor;
   std::string head = formatted("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
                                json_escaped(request.file.path()), json_escaped(tensor.name));
-  const std::string shape = joined_texts(request.slice.shape(), [](std::uint64_t dim) { return std::to_string(dim); });
   head += formatted("\"dtype\": \"{}\", ", to_string(request.dtype));
   if (request.dtype != tensor.dtype) head += formatted("\"cast_from\": \"{}\", ", to_string(tensor.dtype));
-  head += formatted("\"shape\": [{}],\n \"values\":\n", shape);
+  head += formatted("\"shape\": [{}],\n \"values\":\n", dimensions_text(request.slice.shape()));
   if (Status status = sink(head); !status) return status;
   if (Status status = write_values(request, true, sink, console); !status) return status;
   return sink("}\n");
@@ -334,8 +333,7 @@ Status write_json(const CatRequest& request, const Sink& sink, Console& console)
 // length, and a Python dict as text. It is padded so that the data, in C order, starts at a multiple of 64 bytes.
 std::string npy_header(std::string_view type, ShapeView shape) {
   std::string text = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
-                               joined_texts(shape, [](std::uint64_t size) { return std::to_string(size); }),
-                               shape.size() == 1 ? "," : "");
+                               dimensions_text(shape), shape.size() == 1 ? "," : "");
   constexpr std::size_t kAlignment = 64;
   constexpr std::size_t kMaxShortHeader = 65535;  // bytes; the limit of a length in 2 bytes
   // Magic, version and the length in 2 or 4 bytes; the text ends with a line feed.
@@ -472,14 +470,11 @@ Exit show_plan(const CatRequest& request, const Arguments& given, Console& conso
   const TensorInfo& tensor = request.tensor;
   const auto output = given.value("output");
   const std::optional<std::uint64_t> size = output_bytes(request);
-  const bool cast = request.dtype != tensor.dtype;  // only between dtypes of whole bytes
-  const std::uint64_t nbytes =
-      cast ? request.slice.nbytes() / (bits(tensor.dtype) / 8) * (bits(request.dtype) / 8) : request.slice.nbytes();
   if (given.json()) {
     Json json(console, "cat");
     json.field("path", given.positionals[0]).field("name", tensor.name).field("dtype", to_string(request.dtype));
-    if (cast) json.field("cast_from", to_string(tensor.dtype));
-    json.field("shape", request.slice.shape()).field("nbytes", nbytes).field("dry_run", true);
+    if (request.dtype != tensor.dtype) json.field("cast_from", to_string(tensor.dtype));
+    json.field("shape", request.slice.shape()).field("nbytes", SliceValues(request).size()).field("dry_run", true);
     json.field("format", request.format);
     if (output) json.field("output", *output);
     if (size) json.field("output_bytes", *size);

@@ -159,12 +159,10 @@ FileSummary summarize(const Input& input, std::uint64_t largest) {
     if (is_misaligned(tensor)) ++summary.misaligned;
     summary.largest.push_back(&tensor);
   }
-  const auto kept = static_cast<std::size_t>(std::min<std::uint64_t>(largest, summary.largest.size()));
-  std::partial_sort(summary.largest.begin(), summary.largest.begin() + static_cast<std::ptrdiff_t>(kept),
-                    summary.largest.end(), [](const TensorInfo* a, const TensorInfo* b) {
-                      return a->nbytes() != b->nbytes() ? a->nbytes() > b->nbytes() : natural_less(a->name, b->name);
-                    });
-  summary.largest.resize(kept);
+  std::ranges::sort(summary.largest, [](const TensorInfo* a, const TensorInfo* b) {
+    return a->nbytes() != b->nbytes() ? a->nbytes() > b->nbytes() : natural_less(a->name, b->name);
+  });
+  summary.largest.resize(static_cast<std::size_t>(std::min<std::uint64_t>(largest, summary.largest.size())));
   return summary;
 }
 

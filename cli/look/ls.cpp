@@ -217,9 +217,7 @@ class TreeBuilder {
   void set_tensor(ModuleNode& leaf, const TensorInfo& tensor) {
     leaf.tensor = &tensor;
     leaf.totals.add(tensor);
-    leaf.content = number_of(formatted("tensor {}", to_string(tensor.dtype)) +
-                             joined_texts(
-                                 tensor.shape, [](std::uint64_t size) { return formatted(" {}", size); }, ""));
+    leaf.content = number_of(formatted("tensor {} {}", to_string(tensor.dtype), dimensions_text(tensor.shape)));
   }
 
   // Makes one node of children with numbers for names and with equal contents. Joins each module with its only child.

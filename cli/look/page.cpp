@@ -16,8 +16,6 @@
 #include "text/text.h"
 #include "values/stats.h"
 
-#include "format/header/header_writer.h"
-
 #include <set>
 
 namespace safetensors::cli {
@@ -33,20 +31,15 @@ std::string json_quoted(std::string_view text) {
 // [ITEM,ITEM]. before: comes before each item.
 template <class List, class Item>
 std::string array(const List& list, const Item& item, const char* before = "\n") {
-  std::string text = "[";
-  for (const auto& one : list) text += (text.size() == 1 ? before : std::string(",") + before) + item(one);
-  return text + ']';
+  const auto text = [&](const auto& one) { return before + item(one); };
+  return "[" + joined_texts(list, text, ",") + "]";
 }
 
-std::string files_text(const Input& input, std::vector<std::uint64_t>& begins) {
-  std::uint64_t end = 0;
+std::string files_text(const Input& input) {
+  std::size_t index = 0;
   return array(input.files(), [&](const File& file) {
-    const Header& header = file.header();
-    const std::string name = json_quoted(printable(input.file_name(begins.size())));
-    begins.push_back(end);
-    end += header.file_bytes();
-    return formatted("{{\"name\":{},\"begin\":{},\"bytes\":{},\"header\":{}}}", name, begins.back(),
-                     header.file_bytes(), header.data_start());
+    return formatted("{{\"name\":{},\"bytes\":{},\"header\":{}}}", json_quoted(printable(input.file_name(index++))),
+                     file.header().file_bytes(), file.header().data_start());
   });
 }
 
@@ -80,8 +73,6 @@ std::string stats_text(const TensorStats& found) {
 // The whole page. stats: nullptr, or one element per tensor.
 std::string page_text(const std::string& path, const Input& input, const std::vector<Listed>& tensors,
                       const std::vector<TensorStats>* stats) {
-  std::vector<std::uint64_t> begins;  // offset of each file in the bytes of all files
-  std::uint64_t total = 0;
   std::string page = formatted(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src '{}'; script-src '{}'; "
@@ -91,24 +82,16 @@ std::string page_text(const std::string& path, const Input& input, const std::ve
       "<body>\n{}<script id=\"data\" type=\"application/json\">\n",
       kPageStyleHash, kPageScriptHash, kPageStyle, kPageHtml);
   page += formatted("{{\"schema\":\"safetensors.page/1\",\"path\":{},\"stats\":{},\n\"files\":{},\n",
-                    json_quoted(printable(shown_path(path))), stats != nullptr, files_text(input, begins));
+                    json_quoted(printable(shown_path(path))), stats != nullptr, files_text(input));
   page += formatted("\"metadata\":{},\n", metadata_text(input));
-  page += formatted("\"dtypes\":{},\n\"bits\":{},\n",
-                    array(
-                        all_dtypes(), [](Dtype dtype) { return formatted("\"{}\"", to_string(dtype)); }, ""),
-                    array(
-                        all_dtypes(), [](Dtype dtype) { return formatted("{}", bits(dtype)); }, ""));
   std::size_t index = 0;
   page += "\"tensors\":" + array(tensors, [&](const Listed& listed) {
             const auto& [info, file] = listed;
-            total += parameters(*info);
-            return formatted("[{},{},\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)),
-                             format::rank(info->dtype), shape_text(info->shape), info->nbytes(), file,
-                             info->file_offset, begins[file] + info->file_offset,
-                             stats != nullptr ? stats_text((*stats)[index++]) : std::string());
+            return formatted("[{},\"{}\",\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)),
+                             to_string(info->dtype), shape_text(info->shape), info->nbytes(), parameters(*info), file,
+                             info->file_offset, stats != nullptr ? stats_text((*stats)[index++]) : std::string());
           });
-  return page +
-         formatted(",\n\"parameters\":{}}}\n</script>\n<script>{}</script>\n</body>\n</html>\n", total, kPageScript);
+  return page + formatted("}}\n</script>\n<script>{}</script>\n</body>\n</html>\n", kPageScript);
 }
 
 constexpr auto kPageTable =

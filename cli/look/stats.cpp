@@ -74,11 +74,11 @@ double to_right_digits(double value) {
 }
 
 std::string histogram_json(const TensorStats& found) {
-  std::string text;
-  for (const auto& [exponent, bin] : found.histogram)
-    text += formatted("{}{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", text.empty() ? "" : ", ", exponent,
-                      bin.negative, bin.positive);
-  return "[" + text + "]";
+  const auto bin_text = [](const auto& bin) {
+    return formatted("{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", bin.first, bin.second.negative,
+                     bin.second.positive);
+  };
+  return "[" + joined_texts(found.histogram, bin_text) + "]";
 }
 
 void show_stats(Console& console, Json* json, const std::vector<TensorStats>& list, const Arguments& given) {

@@ -103,6 +103,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
+bool has_only_digits(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, is_digit);
+}
+
 std::string_view first_character(std::string_view text) {
   return text.substr(0, std::max<std::size_t>(base::utf8_sequence_length(text), 1));
 }

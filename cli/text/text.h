@@ -55,6 +55,9 @@ template <class List, class Text>
 // Takes the first line off a text. Returns it without its end, LF or CR LF. Returns nullopt if the text is empty.
 [[nodiscard]] std::optional<std::string_view> take_line(std::string_view& rest);
 
+// Returns whether a text has digits, and nothing else.
+[[nodiscard]] bool has_only_digits(std::string_view text);
+
 // Returns the first character of text, which is not empty. A byte that is not UTF-8 is a character.
 [[nodiscard]] std::string_view first_character(std::string_view text);
 

@@ -137,8 +137,7 @@ void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> 
 }
 
 bool is_integer(Dtype dtype) noexcept {
-  return is_signed_integer(dtype) || dtype == Dtype::BOOL || dtype == Dtype::U8 || dtype == Dtype::U16 ||
-         dtype == Dtype::U32 || dtype == Dtype::U64;
+  return dtype == Dtype::BOOL || format::castable(dtype, Dtype::I64);
 }
 
 bool is_signed_integer(Dtype dtype) noexcept {

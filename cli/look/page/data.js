@@ -3,9 +3,8 @@
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const tensors = data.tensors.map((t, index) => ({
-  index, name: t[0], lower: t[0].toLowerCase(), dtype: data.dtypes[t[1]], lowerDtype: data.dtypes[t[1]].toLowerCase(),
-  shape: t[2], bytes: t[3], file: t[4], offset: t[5], start: t[6], stats: t[7],
-  parameters: t[3] * 8 / data.bits[t[1]],
+  index, name: t[0], lower: t[0].toLowerCase(), dtype: t[1], lowerDtype: t[1].toLowerCase(), shape: t[2], bytes: t[3],
+  parameters: t[4], file: t[5], offset: t[6], stats: t[7],
 }));
 const total = data.files.reduce((sum, file) => sum + file.bytes, 0);
 const dataBytes = tensors.reduce((sum, t) => sum + t.bytes, 0);

@@ -1,7 +1,7 @@
 // Fills the other parts of the page.
 document.title = data.path;
 byId("title").textContent = data.path;
-byId("summary").textContent = [counted(tensors.length, "tensor"), counted(data.parameters, "parameter"), size(total),
+byId("summary").textContent = [counted(tensors.length, "tensor"), counted(root.parameters, "parameter"), size(total),
   several ? counted(data.files.length, "file") : ""].filter(Boolean).join(" \u00b7 ");
 byId("modules").hidden = tensors.length === 0;
 byId("files").hidden = !several;

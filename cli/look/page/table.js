@@ -6,7 +6,7 @@ const columns = [
   { title: "Dtype", key: (t) => t.dtype },
   { title: "Shape", key: (t) => t.shape, name: "shape wide-only", hint: (t) => t.shape },
   { title: "Size", key: (t) => t.bytes, text: (t) => size(t.bytes), name: "number" },
-  { title: "Offset", key: (t) => t.start, text: (t) => grouped(t.offset), name: "number wide-only" },
+  { title: "Offset", key: (t) => t.index, text: (t) => grouped(t.offset), name: "number wide-only" },
 ];
 if (several) {
   columns.push({ title: "File", key: (t) => t.file, text: (t) => String(t.file + 1), name: "number wide-only",
