@@ -73,6 +73,11 @@ class TerminalTest(CommandTest):
         commands = [
             ("ls", "names.safetensors"),
             ("ls", "--json", "names.safetensors"),
+            ("ls", "--tree", "names.safetensors"),
+            ("ls", "--tree", "--json", "names.safetensors"),
+            ("stats", "--histogram", "names.safetensors"),
+            ("stats", "--json", "names.safetensors"),
+            ("diff", "names.safetensors", "good.safetensors"),
             ("info", "names.safetensors"),
             ("info", "--json", "names.safetensors"),
             ("info", "--header", "names.safetensors"),

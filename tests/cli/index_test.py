@@ -97,7 +97,8 @@ class IndexTest(FolderTest):
             self.put(f"d/s-0000{number}-of-00009.safetensors", [(f"t{number}", "U8", [1], b"1")])
         names = "2 of the 9 files `s-*-of-00009.safetensors`"
         lost = ", ".join(f"`s-0000{i}-of-00009.safetensors`" for i in (1, 2, 4, 5))
-        self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
+        step = "(get what is missing, such as with `hf download`, then run `safetensors index d` again)\n"
+        self.fail_with(1, f"{names}: {lost} and 3 more are missing {step}", "index", "d", "--dry-run")
         os.rename(self.path("d/s-00000-of-00009.safetensors"), self.path("d/s-00009-of-00009.safetensors"))
         self.fail_with(1, f"{names}: {lost} and 3 more are missing (get", "index", "d", "--dry-run")
 
@@ -108,7 +109,8 @@ class IndexTest(FolderTest):
             file.write(content[:-1])
         self.fail_with(1, "rule 10", "index", "model", "--force")
         os.remove(second)
-        lost = "1 of the 2 files `model-*-of-00002.safetensors`: `model-00002-of-00002.safetensors` is missing"
+        lost = "1 of the 2 files `model-*-of-00002.safetensors`: `model-00002-of-00002.safetensors` is missing "
+        lost += "(get what is missing, such as with `hf download`, then run `safetensors index model` again)\n"
         self.fail_with(3, lost, "index", "model", "--force")  # as all verbs that open it
         os.makedirs(self.path("d"))
         with open(self.path("d/x.safetensors"), "wb") as file:

@@ -63,6 +63,25 @@ class NumberTest(CommandTest):
             data = elements.packed(dtype, range(1 << elements.BITS[dtype]))
             self.expect_values(dtype, data, elements.decode(dtype, data))
 
+    def test_codes_of_small_floats_that_were_decoded_by_hand(self):
+        """From the tables of OCP and, for FNUZ, of arXiv:2206.02915: subnormal, normal and largest numbers, specials."""
+        nan, inf = math.nan, math.inf
+        known = {
+            "F8_E4M3": {1: 2**-9, 7: 7 * 2**-9, 8: 2**-6, 0x38: 1, 0x7E: 448, 0xFE: -448, 0x7F: nan, 0xFF: nan},
+            "F8_E5M2": {1: 2**-16, 3: 3 * 2**-16, 4: 2**-14, 0x3C: 1, 0x7B: 57344, 0x7C: inf, 0xFC: -inf, 0x7D: nan},
+            "F8_E4M3FNUZ": {1: 2**-10, 7: 7 * 2**-10, 8: 2**-7, 0x40: 1, 0x7F: 240, 0xFF: -240, 0x80: nan},
+            "F8_E5M2FNUZ": {1: 2**-17, 3: 3 * 2**-17, 4: 2**-15, 0x40: 1, 0x7F: 57344, 0xFF: -57344, 0x80: nan},
+            "F8_E8M0": {0: 2**-127, 126: 0.5, 127: 1, 128: 2, 254: 2**127, 255: nan},
+            "F6_E2M3": {0: 0, 1: 0.125, 7: 0.875, 8: 1, 0x1F: 7.5, 0x20: -0.0, 0x3F: -7.5, 0x0C: 1.5},
+            "F6_E3M2": {0: 0, 1: 0.0625, 3: 0.1875, 4: 0.25, 0x0C: 1, 0x1F: 28, 0x3F: -28, 0x0D: 1.25},
+            "F4": {0: 0, 1: 0.5, 2: 1, 3: 1.5, 4: 2, 5: 3, 6: 4, 7: 6, 8: -0.0, 15: -6, 9: -0.5, 10: -1},
+        }
+        self.assertEqual(set(known), set(SMALL_FLOATS))
+        for dtype, values in known.items():
+            data, expected = elements.packed(dtype, list(values)), [float(value) for value in values.values()]
+            self.assertEqual(str(elements.decode(dtype, data)), str(expected), dtype)  # as text: a NaN equals none
+            self.expect_values(dtype, data, expected)
+
     def test_random_f32_f64_and_c64_are_printed_exactly(self):
         codes = random.Random(20240611)
         special = struct.pack("<8f", 0.1, -13.875, 65504, 3.4028234663852886e38, -0.0, math.inf, -math.inf, math.nan)

@@ -1,5 +1,6 @@
 // Scenarios that replace the file out/target.safetensors. The driver compares it with the old and with the new bytes.
 #include <safetensors/checkpoint_writer.h>
+#include <safetensors/save.h>
 
 #include <optional>
 
@@ -46,6 +47,25 @@ void write_plain(Trial& run) {
 // Past the page cache, by several threads.
 void write_large(Trial& run) {
   write_with(run, SAFETENSORS_DURABILITY_FULL, (std::size_t{5} << 20) / 4);
+}
+
+// Tensors of another file, which C cannot save.
+safetensors_status save_tensors(const char* path, Durability durability, const NamedTensor* first, std::size_t count,
+                                safetensors_error* error) {
+  return c::guarded(
+      error, [&](c::Call& call) { call.check(save(path, std::span(first, count), {}, {.durability = durability})); });
+}
+void save_from_file(Trial& run, Durability durability) {
+  const File file = File::open(run.path(kLarge)).value();
+  const NamedTensor tensors[] = {file["big"], file["f"]};
+  run.attempt_once("safetensors_save of tensors", save_tensors, run.path(kTarget).c_str(), durability, tensors, 2,
+                   nullptr);
+}
+void save_tensors_durable(Trial& run) {
+  save_from_file(run, Durability::full);
+}
+void save_tensors_plain(Trial& run) {
+  save_from_file(run, Durability::none);
 }
 
 // Writes one tensor, copies another one from a file, and commits. A failure to write stays; commit then fails, too.
@@ -234,6 +254,8 @@ const std::vector<Scenario> kWritingScenarios = {
     {.name = "WriteDurable", .body = write_durable, .writes = kTarget},
     {.name = "WritePlain", .body = write_plain, .writes = kTarget},
     {.name = "WriteLarge", .body = write_large, .writes = kTarget},
+    {.name = "SaveTensorsDurable", .body = save_tensors_durable, .writes = kTarget},
+    {.name = "SaveTensorsPlain", .body = save_tensors_plain, .writes = kTarget},
     {.name = "WriteSmallPieces", .body = write_small_pieces, .writes = kTarget},
     {.name = "WriteLargePieces", .body = write_large_pieces, .writes = kTarget},
     {.name = "AbortWriter", .body = abort_writer, .writes = kTarget},

@@ -274,6 +274,21 @@ TEST_F(AtomicFileTest, RefusesImpossiblePaths) {
   EXPECT_EQ(directory.names(), Names{});
 }
 
+TEST_F(AtomicFileTest, ReportsDirectoryThatIsRemovedMeanwhile) {
+  const std::string folder = directory / "folder";
+  for (const bool replaces : {false, true}) {
+    ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
+    if (replaces) put(folder + "/model", "old");
+    auto file = AtomicFile::create(folder + "/model", 3, {}).value();
+    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+    std::filesystem::remove_all(folder);
+    const Error error = error_of(file->commit());
+    EXPECT_EQ(error.os_error, ENOENT) << error.message;
+    EXPECT_EQ(error.path, folder + "/model");
+    EXPECT_EQ(directory.names(), Names{});
+  }
+}
+
 TEST_F(AtomicFileTest, AcceptsLongestName) {
   const std::string name(255, 'n');
   ASSERT_TRUE(succeeds(replace(directory / name, "old")));

@@ -140,7 +140,9 @@ TEST_F(CheckpointWriterTest, RefusesWhatAppearsAtPathAndFailsAgain) {
   ASSERT_TRUE(succeeds(write_all(made, 2, 'a')));
   ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
   put(folder_ + "/x", "x");
-  EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
+  const Error error = error_of(made.commit());
+  EXPECT_EQ(error.code, Errc::replace_failed);
+  EXPECT_EQ(error.message.substr(0, error.message.find(':')), "cannot put the new folder in place");
   EXPECT_EQ(beside(), Names{"model"});
   EXPECT_EQ(files(), Names{"x"});
   EXPECT_EQ(error_of(made.write("t0", 0, bytes_of("a"))).code, Errc::replace_failed);

@@ -128,6 +128,34 @@ TEST_F(WriterProgress, IsReportedByAnyCopy) {
   }
 }
 
+TEST_F(WriterProgress, IsReportedBySaveOfATensorOfAFileAndCancelsIt) {
+  const std::uint64_t shape[] = {kSize};
+  const TensorData data[] = {{"t", Dtype::U8, shape, bytes}};
+  ASSERT_TRUE(succeeds(save(directory / "from", data, std::nullopt, {.durability = Durability::none})));
+  const NamedTensor tensors[] = {File::open(directory / "from").value()["t"]};
+  for (const Durability durability : {Durability::none, Durability::full}) {
+    Reports reports;
+    std::size_t stop_at = 2;
+    WriteOptions options{.durability = durability};
+    options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      reports.emplace_back(done, total);
+      return reports.size() != stop_at;
+    };
+    put(path, "old");
+    const Status status = save(path, tensors, {}, options);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Errc::cancelled);
+    EXPECT_EQ(reports.size(), stop_at);
+    EXPECT_EQ(contents(path), "old");
+    EXPECT_EQ(directory.names(), (std::vector<std::string>{"from", "t"}));
+    reports.clear();
+    stop_at = 0;
+    ASSERT_TRUE(succeeds(save(path, tensors, {}, options)));
+    expect_complete(reports);
+    EXPECT_TRUE(contents(path) == contents(directory / "from"));
+  }
+}
+
 // Without bytes of tensors, no write reports anything. So commit() does, as save() does.
 TEST_F(WriterProgress, IsReportedWithoutBytes) {
   HeaderBuilder builder;

@@ -118,7 +118,12 @@ TEST_F(RewriteTest, FindsOldTensorsThatTheIndexLacks) {
   put(folder + "model.safetensors.index.json", index_text({{"a", "model-00001-of-00001.safetensors"}}));
   const Checkpoint in = open("model.safetensors.index.json");
   const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true, .stem = "model"}).value();
-  EXPECT_EQ(rewrite.check_old_files(folder, in).error().code, Errc::invalid_argument);
+  const Error error = rewrite.check_old_files(folder, in).error();
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(
+      error.message,
+      "the new model would remove or replace `model-00001-of-00001.safetensors`, whose tensors are not all in the "
+      "input: give the whole model as the input, write into another folder, or move these files away");
 }
 
 // The new files have the names of the old ones, of which the input is one.
@@ -127,7 +132,10 @@ TEST_F(RewriteTest, FindsOldFilesOfTheNewNames) {
   put(directory_ / "model-00002-of-00002.safetensors", u8_file({{"a", "3"}}));
   const Checkpoint in = open("model-00001-of-00002.safetensors");
   const Rewrite rewrite = Rewrite::plan(all(in), {.folder = true, .max_shard_size = 1, .stem = "model"}).value();
-  EXPECT_EQ(rewrite.check_old_files(directory_.path(), in).error().code, Errc::invalid_argument);
+  const Error error = rewrite.check_old_files(directory_.path(), in).error();
+  EXPECT_EQ(error.code, Errc::invalid_argument);
+  EXPECT_EQ(error.message.substr(0, error.message.find(", whose")),
+            "the new model would remove or replace `model-00002-of-00002.safetensors`");
 }
 
 TEST_F(RewriteTest, KeepsEmptyMetadata) {

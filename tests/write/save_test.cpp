@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "support/checkpoint_support.h"
 #include "support/file_support.h"
 
@@ -154,6 +155,8 @@ TEST_F(Save, CopiesLargeTensorOrLeavesOldFile) {
     EXPECT_EQ(contents(directory_ / "out"), "old");
     EXPECT_EQ(directory_.names(), (std::vector<std::string>{"large.safetensors", "out"}));
   }
+  if (!io::AtomicFile::create(directory_ / "x", 5'000'000, {}).value()->file().direct())
+    GTEST_SKIP() << "all but writes past the page cache, which the temporary directory's file system does not do";
 }
 
 }  // namespace
