@@ -241,7 +241,7 @@ nb::object make_memory(Array array) {
 }
 
 nb::handle Maker::dtype_of(Dtype dtype) {
-  std::atomic<PyObject*>& slot = dtypes_[rank(dtype)];
+  std::atomic<PyObject*>& slot = dtypes_[static_cast<std::size_t>(&framework_dtype(dtype) - kDtypes)];
   if (PyObject* const made_before = slot.load(std::memory_order_acquire)) return made_before;
   nb::object made = find_dtype(dtype);
   PyObject* other = nullptr;

@@ -91,7 +91,7 @@ class Maker {
  private:
   [[nodiscard]] virtual nb::object find_dtype(Dtype dtype) const { return (void)dtype, nb::none(); }
 
-  // By rank().
+  // In the order of the table of framework_dtype().
   std::vector<std::atomic<PyObject*>> dtypes_ = std::vector<std::atomic<PyObject*>>(all_dtypes().size());
 };
 
