@@ -78,6 +78,8 @@ class TerminalTest(CommandTest):
             ("stats", "--histogram", "names.safetensors"),
             ("stats", "--json", "names.safetensors"),
             ("diff", "names.safetensors", "good.safetensors"),
+            ("hash", "--tensors", "names.safetensors"),
+            ("hash", os.path.join(hostile, ".safetensors-0123456789abcdef.tmp")),
             ("info", "names.safetensors"),
             ("info", "--json", "names.safetensors"),
             ("info", "--header", "names.safetensors"),
