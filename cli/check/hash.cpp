@@ -159,7 +159,8 @@ class Hashing {
     if (check_) {
       const bool unread = item.error && exit_of(*item.error) == Exit::system;
       const std::string verdict = item.matches() ? console_.green("OK") : console_.red("FAILED");
-      line = escaped_line(item.name, "", ": " + verdict + (unread ? " open or read" : ""), "\n");
+      line = escaped_line(console_.out_is_terminal() ? visible(item.name) : item.name, "",
+                          ": " + verdict + (unread ? " open or read" : ""), "\n");
     } else {
       line = escaped_line(item.name, item.digest + "  ", "", "\\\n\r");
     }

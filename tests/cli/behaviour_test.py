@@ -70,7 +70,10 @@ class TerminalTest(CommandTest):
         os.mkdir(hostile)
         with open(os.path.join(hostile, ".safetensors-0123456789abcdef.tmp"), "w"):
             pass
+        with open(self.path("sums"), "w") as file:
+            file.write(f"{0:064}  no\x1b[31m\u202e\n")
         commands = [
+            ("hash", "--check", "sums"),
             ("ls", "names.safetensors"),
             ("ls", "--json", "names.safetensors"),
             ("ls", "--tree", "names.safetensors"),
