@@ -151,6 +151,7 @@ struct ModuleNode {
   std::uint64_t modules = 1;  // number of modules or tensors that this node stands for, in one parent
   Totals totals = {};
   const TensorInfo* tensor = nullptr;  // null for a module; of several tensors it is the first
+  std::string_view dtype = {};         // of the tensor
   std::vector<ModuleNode> children = {};
   std::size_t content = 0;  // equal for the same names, dtypes and shapes of tensors
 };
@@ -161,11 +162,18 @@ constexpr std::size_t kMaxDigits = 18;  // of a name that is a number
 struct NameRest {
   std::string_view rest;  // of the name
   const TensorInfo* tensor;
+  std::string_view dtype;  // as in the file
 };
 
 void add_counts(ModuleNode& to, const ModuleNode& from) {
   to.totals.add(from.totals);
   for (std::size_t i = 0; i < to.children.size(); ++i) add_counts(to.children[i], from.children[i]);
+}
+
+// Whether a range may go from one number to the other: 9 to 10, 09 to 10, but not 0 to 01.
+bool follows(const std::string& before, const std::string& number) {
+  const bool alike = before.size() == number.size() || (before[0] != '0' && number[0] != '0');
+  return alike && *parse_number(number) == *parse_number(before) + 1;
 }
 
 // The name of children that became one: "{0..2,4}". numbers: their names. limit: the number of ranges shown.
@@ -174,7 +182,7 @@ std::string folded_name(const std::vector<std::string>& numbers, std::size_t lim
   for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
     if (limit-- == 0) return "{" + text + ",...}";
     for (end = begin + 1; end < numbers.size(); ++end) {
-      if (*parse_number(numbers[end]) != *parse_number(numbers[end - 1]) + 1) break;
+      if (!follows(numbers[end - 1], numbers[end])) break;
     }
     text += (text.empty() ? "" : ",") + numbers[begin];
     if (end - begin > 1) text += ".." + numbers[end - 1];
@@ -202,9 +210,9 @@ class TreeBuilder {
         inside.emplace_back();
       }
       if (is_leaf) {
-        set_tensor(found[at], *item.tensor);
+        set_tensor(found[at], item);
       } else {
-        inside[at].push_back({item.rest.substr(dot + 1), item.tensor});
+        inside[at].push_back({item.rest.substr(dot + 1), item.tensor, item.dtype});
       }
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -214,10 +222,12 @@ class TreeBuilder {
   }
 
  private:
-  void set_tensor(ModuleNode& leaf, const TensorInfo& tensor) {
-    leaf.tensor = &tensor;
-    leaf.totals.add(tensor);
-    leaf.content = number_of(formatted("tensor {} {}", to_string(tensor.dtype), dimensions_text(tensor.shape)));
+  void set_tensor(ModuleNode& leaf, const NameRest& item) {
+    leaf.tensor = item.tensor;
+    leaf.dtype = item.dtype;
+    leaf.totals.add(*item.tensor);
+    leaf.content =
+        number_of(formatted("tensor {} {} {}", dimensions_text(item.tensor->shape), item.tensor->nbytes(), item.dtype));
   }
 
   // Makes one node of children with numbers for names and with equal contents. Joins each module with its only child.
@@ -276,7 +286,7 @@ void add_rows(Rows& rows, const std::vector<ModuleNode>& nodes, std::uint64_t by
                            node.totals.parameters,
                            Cell::bytes(node.totals.bytes),
                            Cell().shown(share_text(node.totals.bytes, bytes)),
-                           node.tensor == nullptr ? Cell() : Cell(to_string(node.tensor->dtype)),
+                           node.tensor == nullptr ? Cell() : Cell(node.dtype),
                            node.tensor == nullptr ? Cell() : Cell(ShapeView(node.tensor->shape))};
     if (node.tensor != nullptr) {
       rows.row(row);
@@ -291,10 +301,11 @@ using List = std::vector<Listed>;
 // Shows the modules of tensors: a table with one line per module, or the member "modules". tensors: in natural order,
 // so that modules with the same content have it in the same order. Children have this order, or with by_size the
 // largest comes first. At most 16 levels are split.
-void show_modules(Console& console, Json* json, const List& tensors, bool by_size, bool heading) {
+void show_modules(Console& console, Json* json, const Input& input, const List& tensors, bool by_size, bool heading) {
   std::vector<NameRest> items;
   items.reserve(tensors.size());
-  for (const Listed& listed : tensors) items.push_back({listed.info->name, listed.info});
+  for (const Listed& listed : tensors)
+    items.push_back({listed.info->name, listed.info, input.files()[listed.file].header().dtype_name(*listed.info)});
   ModuleNode all;
   TreeBuilder(by_size).build(all, items, 0);
   Rows rows(console, json, "modules",
@@ -412,7 +423,7 @@ Result<Exit> list_path(const std::string& path, LsRequest& request, Console& con
   if (json != nullptr) print_totals_json(*json, *input, totals);
   if (json == nullptr && named && !in_rows) console.heading(shown + ":");
   if (given.has("tree")) {
-    show_modules(console, json, list, request.sort == "size", request.totals);
+    show_modules(console, json, *input, list, request.sort == "size", request.totals);
   } else {
     print_list(console, json, in_rows ? shown + "  " : "", *input, list, request, totals.bytes);
   }

@@ -129,6 +129,7 @@ Exit run_page(const Arguments& given, Console& console) {
   const bool dry_run = given.has("dry-run");
   (void)Selection(given);  // errors of usage come first
   if (!output) throw UsageError("write the page where? Give --output OUT");
+  if (*output == kStandardInput) throw UsageError("OUT is a path, not standard output");
   const auto fail = [&](Error error, const std::string& at_fault) {
     if (Interrupt::caught()) return Exit::good;
     if (error.path.empty() && at_fault != path) error.path = at_fault;

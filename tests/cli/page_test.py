@@ -204,7 +204,20 @@ class PageTest(unittest.TestCase):
             self.browser.evaluate("document.getElementById('rows').lastChild.cells[0].textContent"),
             "model.layers.199.experts.49.weight",
         )
-        # Modules: the largest 100, or all.
+        # A link to a late tensor makes the rows around it. Scrolling up makes those before them.
+        name = "model.layers.199.experts.49.weight"
+        wait = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        self.browser.evaluate(
+            "new Promise((done) => { addEventListener('hashchange', () => requestAnimationFrame(() =>"
+            f" requestAnimationFrame(done)), {{ once: true }}); location.hash = '{name}'; }})"
+        )
+        self.assertEqual(self.marked(), [name])
+        self.assertLessEqual(self.browser.evaluate(rows), 1001)
+        before = self.browser.evaluate(rows)
+        self.browser.evaluate(f"document.getElementById('scroll').scrollTop = 0, {wait}")
+        self.assertEqual(self.browser.evaluate(rows), before + 1000)
+        self.assertGreater(self.browser.evaluate("document.getElementById('scroll').scrollTop"), 1000)
+        # Modules: the largest 100, or more.
         modules = "document.querySelectorAll('#module-rows tr').length"
         self.browser.evaluate("document.querySelector('#module-rows button').click()")
         self.assertEqual(self.browser.evaluate(modules), 100)

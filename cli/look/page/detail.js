@@ -3,23 +3,29 @@ const histogram = (t) => {
   const bins = new Map(t.stats[7].map(([exponent, ...counts]) => [exponent, counts]));
   if (bins.size === 0) return make("p", "No number is finite and not zero.");
   const low = Math.min(...bins.keys()), high = Math.max(...bins.keys());
-  const most = Math.max(...[...bins.values()].map(([negative, positive]) => negative + positive));
-  const every = Math.ceil((high - low + 1) / 12);  // a label
+  const wide = Math.ceil((high - low + 1) / 150);  // powers of two per bar
+  const sums = Array.from({ length: Math.ceil((high - low + 1) / wide) }, () => [0, 0]);  // negative and positive numbers per bar
+  for (const [exponent, [negative, positive]] of bins) {
+    const sum = sums[Math.floor((exponent - low) / wide)];
+    sum[0] += negative;
+    sum[1] += positive;
+  }
+  const most = Math.max(...sums.map(([negative, positive]) => negative + positive));
+  const every = Math.ceil(sums.length / 12);  // a label
   const bars = make("div", undefined, "bars");
   bars.setAttribute("role", "img");
   bars.setAttribute("aria-label", `Histogram of ${t.name}: numbers from 2^${low} to 2^${high}`);
-  for (let exponent = low; exponent <= high; ++exponent) {
-    const [negative, positive] = bins.get(exponent) || [0, 0];
-    const bar = make("div");
-    bar.title = `2^${exponent}: ${grouped(negative)} negative, ${grouped(positive)} positive`;
+  sums.forEach(([negative, positive], i) => {
+    const from = low + i * wide, bar = make("div");
+    bar.title = `2^${from}${wide === 1 ? "" : ` to 2^${from + wide - 1}`}: ${grouped(negative)} negative, ${grouped(positive)} positive`;
     for (const [count, name] of [[positive, "positive"], [negative, "negative"]]) {
       const piece = make("i", undefined, name);
       piece.style.height = 100 * count / most + "%";
       if (count > 0) bar.append(piece);
     }
-    if ((high - exponent) % every === 0) bar.append(make("span", "2^" + exponent));
+    if ((sums.length - 1 - i) % every === 0) bar.append(make("span", "2^" + from));
     bars.append(bar);
-  }
+  });
   const all = make("div");
   all.append(make("p", `Numbers per power of two; positive ones in colour, negative ones in grey. ${counted(t.stats[4], "zero")}.`, "note"), bars);
   return all;

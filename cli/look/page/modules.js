@@ -1,6 +1,6 @@
 // The tree of modules, by the parts of names between dots: a map of one module, and a table of it with parameters. A module
 // with one child is joined with it.
-const maxDepth = 16, maxModuleRows = 100;
+const maxDepth = 16, fewRows = 100, moreRows = 1000;
 const newNode = (name, tensor) => ({ name, bytes: 0, parameters: 0, count: 0, children: new Map(), tensor });
 const root = newNode("", null);
 const addTo = (node, t) => {
@@ -29,8 +29,15 @@ const finish = (node) => {
 finish(root);
 
 let path = [root];
+const nameOf = (node) => node === root ? "all" : node.name || "(empty name)";
+// A label that begins with a name. The name may be written from right to left, the rest is not.
+const makeLabel = (name, rest) => {
+  const label = make("span");
+  label.append(make("bdi", name), rest);
+  return label;
+};
 const moduleText = ({ name, tensor, parameters, bytes }) => (tensor
-  ? `${tensor.name}\n${tensor.dtype} ${tensor.shape}, ` : `${name}\n${counted(parameters, "parameter")}, `)
+  ? `${tensor.name}\n${tensor.dtype} ${tensor.shape}, ` : `${name || "(empty name)"}\n${counted(parameters, "parameter")}, `)
   + `${size(bytes)}, ${share(bytes, dataBytes)}`;
 // The map of a list of modules with bytes: it is cut into two parts of nearly equal sizes, along its longer side, until a part
 // is one module. Areas are sizes. Parts that are too small to see stay together. ratio: width / height.
@@ -38,7 +45,11 @@ const minPart = 1 / 2000, minModule = 1 / 300;  // of the map
 const drawPart = (list, bytes, ratio, depth) => {
   const whole = path[path.length - 1].bytes;
   if (list.length === 1) return drawTile(list[0], bytes / whole, ratio, depth);
-  if (bytes < minPart * whole) return make("div", undefined, "tile");
+  if (bytes < minPart * whole) {
+    const tile = make("div", undefined, "tile");
+    tile.title = `${counted(list.length, "module")}, ${size(bytes)}`;
+    return tile;
+  }
   let end = 1, sum = list[0].bytes;
   while (2 * (sum + list[end].bytes) <= bytes) sum += list[end++].bytes;
   const wide = ratio > 1, part = make("div", undefined, wide ? "part wide" : "part");
@@ -53,7 +64,7 @@ const drawMap = (node, ratio, depth) => drawPart(node.list.filter((child) => chi
 const drawTile = (node, area, ratio, depth) => {
   const tile = make("div", undefined, depth % 2 === 0 ? "tile" : "tile odd");
   tile.title = moduleText(node);
-  tile.append(make("span", node.tensor ? node.name : `${node.name}  ${size(node.bytes)}`));
+  tile.append(makeLabel(nameOf(node), node.tensor ? "" : `  ${size(node.bytes)}`));
   if (node.tensor) paint(tile, node.tensor.dtype);
   else if (area > minModule) tile.append(drawMap(node, ratio, depth + 1));
   if (depth === 0) tile.addEventListener("click", () => open(node));
@@ -61,29 +72,28 @@ const drawTile = (node, area, ratio, depth) => {
 };
 const drawCrumbs = () => {
   byId("crumbs").replaceChildren(...path.flatMap((node, i) => {
-    const name = i === 0 ? "all" : node.name;
-    if (i === path.length - 1) return [make("span", `${name}, ${counted(node.parameters, "parameter")}, ${size(node.bytes)}`)];
-    return [makeButton(name, () => { path = path.slice(0, i + 1); drawModule(); }), make("span", " / ")];
+    if (i === path.length - 1) return [makeLabel(nameOf(node), `, ${counted(node.parameters, "parameter")}, ${size(node.bytes)}`)];
+    return [makeButton(nameOf(node), () => { path = path.slice(0, i + 1); drawModule(); }), make("span", " / ")];
   }));
 };
-const drawModuleRows = (all) => {
+const drawModuleRows = (count) => {
   const node = path[path.length - 1];
-  const rows = node.list.slice(0, all ? Infinity : maxModuleRows).map((child) => makeRow([
-    [makeButton(child.name || "(empty name)", () => open(child)), "name"],
+  const rows = node.list.slice(0, count).map((child) => makeRow([
+    [makeButton(nameOf(child), () => open(child)), "name"],
     [child.tensor ? "" : grouped(child.count), "number"], [grouped(child.parameters), "number"], [size(child.bytes), "number"],
     [share(child.bytes, dataBytes), "number not-phone"]]));
   byId("module-rows").replaceChildren(...rows);
   byId("module-rest").hidden = rows.length === node.list.length;
   byId("module-rest").firstChild.textContent = `The largest ${grouped(rows.length)} of ${grouped(node.list.length)}.`;
-  byId("more-modules").textContent = `Show all ${grouped(node.list.length)}`;
+  byId("more-modules").textContent = `Show ${grouped(Math.min(moreRows, node.list.length - rows.length))} more`;
 };
-byId("more-modules").addEventListener("click", () => drawModuleRows(true));
+byId("more-modules").addEventListener("click", () => drawModuleRows(byId("module-rows").children.length + moreRows));
 const drawModule = () => {
   const node = path[path.length - 1], tree = byId("tree");
   tree.hidden = node.bytes === 0;
   if (!tree.hidden) tree.replaceChildren(drawMap(node, tree.clientWidth / tree.clientHeight, 0));
   drawCrumbs();
-  drawModuleRows(false);
+  drawModuleRows(fewRows);
 };
 // Goes into a module, or to a tensor.
 const open = (node) => {

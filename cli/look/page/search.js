@@ -50,7 +50,7 @@ const parseQuery = (text) => {
 const runQuery = (query, all) => {
   const found = [], end = performance.now() + 1000;
   for (let i = 0; i < all.length; ++i) {
-    if (query.slow && i % 64 === 63 && performance.now() > end) return { found, stopped: i };
+    if (query.slow && performance.now() > end) return { found, stopped: i };
     if (query.test(all[i])) found.push(all[i]);
   }
   return { found };

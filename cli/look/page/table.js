@@ -24,7 +24,9 @@ if (data.stats) {
 const box = byId("scroll"), rows = byId("rows");
 const order = { column: columns[0], down: false };
 let sorted = tensors;
+let query = parseQuery("");
 let list = [];
+let first = 0;  // place in the list of the first row that is made
 let marked = null;
 const opened = new Set();
 const made = new Map();  // tensor: its row
@@ -55,22 +57,28 @@ const rowOf = (t) => {
   }
   return row;
 };
-// Makes the rows up to a place in the list.
-const grow = (count) => {
-  for (const t of list.slice(made.size, count)) {
+// Makes the rows of a part of the list, before or behind those that are made.
+const addRows = (begin, end) => {
+  const part = document.createDocumentFragment();
+  for (const t of list.slice(begin, end)) {
     made.set(t, rowOf(t));
-    rows.append(made.get(t));
-    if (opened.has(t)) rows.append(detail(t));
+    part.append(made.get(t));
+    if (opened.has(t)) part.append(detail(t));
   }
+  if (begin < first) rows.prepend(part);
+  else rows.append(part);
+  first = Math.min(first, begin);
   byId("printed").textContent = made.size === list.length ? ""
-    : `The first ${grouped(made.size)} of ${counted(list.length, "tensor")}. To print others, search for them first.`;
+    : `${grouped(made.size)} of ${counted(list.length, "tensor")}, from number ${grouped(first + 1)} on. To print others, search for them first.`;
 };
-const draw = () => {
+// Makes the rows around a place in the list.
+const draw = (place) => {
   made.clear();
   rows.replaceChildren();
   box.scrollTop = 0;
   byId("table").setAttribute("aria-rowcount", String(list.length + 1));
-  grow(rowStep);
+  first = place < rowStep ? 0 : place - rowStep / 2;
+  addRows(first, first + rowStep);
 };
 
 const message = (text) => {
@@ -78,14 +86,15 @@ const message = (text) => {
   byId("search-error").textContent = text;
 };
 const update = () => {
-  const query = parseQuery(byId("search").value);
-  byId("search").setAttribute("aria-invalid", String(query.error !== undefined));
-  if (query.error) return message(query.error);
+  const { error, ...parsed } = parseQuery(byId("search").value);
+  byId("search").setAttribute("aria-invalid", String(error !== undefined));
+  if (error === undefined) query = parsed;
   const { found, stopped } = runQuery(query, sorted);
   list = found;
-  message(stopped ? `Stopped after a second, at ${grouped(stopped)} of ${counted(tensors.length, "name")}.`
-    : list.length === 0 && query.globs && query.globs.length > 0 ? `A pattern is for the whole name: try *${query.globs[0]}*` : "");
-  draw();
+  const glob = list.length === 0 && query.globs ? query.globs[0] : undefined;
+  message(error ? error : stopped ? `Stopped after a second, at ${grouped(stopped)} of ${counted(tensors.length, "name")}.`
+    : glob && !/^\*.*\*$/.test(glob) ? `A pattern is for the whole name: try *${glob}*` : "");
+  draw(0);
   const bytes = list.reduce((sum, t) => sum + t.bytes, 0);
   byId("count").textContent = `${grouped(list.length)} of ${counted(tensors.length, "tensor")}, ${size(bytes)}`;
 };
@@ -119,13 +128,11 @@ const drawHead = () => {
 const reveal = (t) => {
   marked = t;
   opened.add(t);
-  if (list.includes(t)) {
-    draw();
-  } else {
+  if (!list.includes(t)) {
     byId("search").value = "";
     update();
   }
-  grow(list.indexOf(t) + 1);
+  draw(list.indexOf(t));
   made.get(t).scrollIntoView({ block: "center" });
   made.get(t).querySelector("button").focus({ preventScroll: true });
 };
@@ -170,5 +177,9 @@ rows.addEventListener("keydown", (event) => {
   if (at + way in names) names[at + way].focus();
 });
 box.addEventListener("scroll", () => {
-  if (box.scrollTop + 2 * box.clientHeight > box.scrollHeight) grow(made.size + rowStep);
+  if (box.scrollTop + 2 * box.clientHeight > box.scrollHeight) addRows(first + made.size, first + made.size + rowStep);
+  if (first === 0 || box.scrollTop > box.clientHeight) return;
+  const height = box.scrollHeight;
+  addRows(Math.max(0, first - rowStep), first);
+  box.scrollTop += box.scrollHeight - height;
 });
