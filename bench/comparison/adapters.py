@@ -323,7 +323,11 @@ class Runai(Adapter):
 
     @does("slice", "whole, then cut")
     def slice(self, paths: list[str], **at: int) -> Tensors:
-        return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in self.load(paths).items()}
+        from runai_model_streamer import SafetensorsStreamer
+
+        with SafetensorsStreamer() as streamer:
+            streamer.stream_files(paths)
+            return {name: t[box(t.shape, **at)].clone().contiguous() for name, t in streamer.get_tensors()}
 
 
 class Torch(Adapter):

@@ -33,12 +33,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         native._set_leak_warnings(True)  # scripts/check-python fails on them
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def reference() -> str:
     """The interpreter of an environment that holds the package of the reference."""
     python = os.environ.get("SAFETENSORS_REFERENCE_PYTHON")
     if not python:
         pytest.skip("SAFETENSORS_REFERENCE_PYTHON names no interpreter with the reference package")
+    code = "import safetensors; print(safetensors.__version__)"  # isolated: PYTHONPATH may lead to our package
+    version = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert version and "cpp" not in version, f"{python} has our package, {version}, not that of the reference"
     return python
 
 

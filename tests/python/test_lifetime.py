@@ -15,7 +15,7 @@ import pytest
 from conftest import installed, run
 
 import safetensors.numpy as stn
-from safetensors import SafetensorError, _native, safe_open
+from safetensors import Checkpoint, SafetensorError, _native, safe_open
 
 pytestmark = pytest.mark.slow
 BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
@@ -153,12 +153,14 @@ def test_a_weakref_to_a_tensor_dies_with_it(path: Path, backend: str) -> None:
 def test_a_child_reads_what_its_parent_read_with_several_threads(tmp_path: Path, backend: str) -> None:
     big = np.arange(6 << 20, dtype=np.float64)  # 48 MiB
     stn.save_file({"big": big, "more": big}, tmp_path / "big", durability="none")
+    checkpoint = Checkpoint(tmp_path / "big", framework="np", backend=backend)
     with safe_open(tmp_path / "big", "np", backend=backend) as f:
-        assert (f.get_tensor("big") == big).all()
+        assert (f.get_tensor("big") == big).all() and (checkpoint.load(threads=2)["big"] == big).all()
         child = os.fork()
         if child == 0:
             signal.alarm(60)  # a child that waits for threads which it does not have is killed
             good = (f.get_tensor("more") == big).all() and (f.get_tensors()["big"] == big).all()
+            good = good and (checkpoint.load(threads=2)["more"] == big).all()
             stn.save_file({"big": big}, tmp_path / "child", durability="none")
             os._exit(0 if good else 1)
         assert os.waitpid(child, 0)[1] == 0

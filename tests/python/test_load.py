@@ -120,6 +120,13 @@ def test_out_numpy(folder: Path) -> None:
         assert all((array == WANT[name]).all() for name, array in out.items())
 
 
+def test_out_twice_the_same_memory(tmp_path: Path) -> None:
+    sharded.save(tmp_path, {"a": np.ones(4), "b": np.ones(4)}, 1)
+    memory = np.zeros(7)
+    with pytest.raises(ValueError, match="^tensor `b`: its destination overlaps that of tensor `a`$"):
+        load(tmp_path, out={"a": memory[:4], "b": memory[3:]})
+
+
 def test_out_torch(folder: Path) -> None:
     torch = framework("torch")
     out = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sharded
 from conftest import framework
 
 torch = framework("torch")
@@ -186,6 +188,9 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "t", Net().state_dict())
     model = Net()
     before = values(model)
+    folder = sharded.save(tmp_path / "shards", {name: tensor.numpy() for name, tensor in Net().state_dict().items()})
+    second = sorted(folder.glob("*.safetensors"))[1]
+    os.truncate(second, second.stat().st_size - 1)
     wrong: list[tuple[Callable[[], Any], Any, str]] = [
         (lambda: load_into({}, path), TypeError, "^model is dict: give a torch.nn.Module$"),
         (lambda: load_into(model, path, dtype="int64"), SafetensorError, "^cannot cast to I64: expected one of float8_e5m2, "),
@@ -193,6 +198,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (lambda: load_into(model, path, device="nowhere"), RuntimeError, "nowhere"),
         (lambda: load_into(model, path, device="meta"), ValueError, "^device is meta, which holds no values$"),
         (lambda: load_into(model, tmp_path / "gone"), FileNotFoundError, "gone"),
+        (lambda: load_into(model, folder), SafetensorError, "incomplete metadata, file not fully covered: "),
     ]  # fmt: skip
     for call, kind, text in wrong:
         with pytest.raises(kind, match=text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -270,6 +271,20 @@ def test_exception_of_progress_ends_it(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         load_into(Linear(3, 2), saved(tmp_path / "t", STATE), progress=stop)
+
+
+def test_ctrl_c_ends_it_and_the_model_can_be_loaded_again(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(*(Linear(64, 64) for _ in range(4)))
+    path = saved(tmp_path / "t", {name: torch.full_like(tensor, 7.0) for name, tensor in model.state_dict().items()})
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            load_into(model, path, threads=1, memory_limit=4096, progress=lambda done, total: signal.raise_signal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert plain(model)
+    torch._foreach_mul_([tensor.detach() for tensor in model.parameters()], 0.0)  # whatever was read before the signal
+    assert load_into(model, path) == ([], []) and all((tensor == 7.0).all() for tensor in model.parameters())
 
 
 # Memory

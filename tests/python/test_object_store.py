@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import object_store
 import pytest
+from command_line import command
 
 import safetensors
 import safetensors.numpy as stn
@@ -77,3 +78,16 @@ def test_folder_of_shards(store: Path, allowed: None) -> None:
         safetensors.save(tensors, folder, max_shard_size="1MB")
         assert same(Checkpoint(folder).load(), tensors)
     assert not [name for name in names(folder) if "tmp" in name]
+
+
+def test_command_writes_in_place(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stn.save_file(NEW, tmp_path / "source.safetensors")
+    path = store / "t.safetensors"
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(AssertionError, match="cannot rename the new file over the old one"):
+        command("merge", tmp_path / "source.safetensors", "-o", path)
+    assert names(store) == []
+    monkeypatch.setenv(VARIABLE, "1")
+    command("merge", tmp_path / "source.safetensors", "-o", path)
+    command("meta", "set", path, "a=b")
+    assert same(stn.load_file(path), NEW) and Checkpoint(path).metadata() == {"a": "b"}

@@ -54,6 +54,10 @@ def arguments() -> Iterator[Any]:
 
 
 ARGUMENTS = list(arguments())
+FEWEST = {"load-paths", "stream-paths", "Checkpoint-paths", "safe_open-filename", "save-path", "Writer-path", "CheckpointWriter-folder", "numpy.load_file-filename"}
+if installed("torch"):
+    FEWEST |= {"torch.load_model-filename", "torch.load_into-path", "distributed.load_sharded-path", "distributed.StorageReader.reset-checkpoint_id"}
+assert {f"safetensors.{name}" for name in FEWEST} <= {str(each.id) for each in ARGUMENTS}
 
 
 @pytest.fixture

@@ -16,6 +16,23 @@ from conftest import run
 import safetensors.numpy as st
 
 
+def test_a_file_that_must_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    st.save_file({"a": np.arange(3)}, path)
+    path.chmod(0)
+    # The user nobody may not enter the folders of packages and of tests: all imports and chdir() come before.
+    code = """
+import os, sys, numpy, safetensors.numpy as st
+st.save({'a': numpy.zeros(1)})
+os.chdir(sys.argv[1])
+if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try: st.load_file('t')
+except PermissionError as error: print(error.errno, error.filename)
+"""
+    tmp_path.chmod(0o755)
+    assert run(code, tmp_path) == "13 t\n"
+
+
 def test_little_memory_is_a_memory_error(tmp_path: Path) -> None:
     path = tmp_path / "t"
     size = 1 << 30

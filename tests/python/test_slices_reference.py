@@ -137,6 +137,19 @@ def test_mapped_torch_slices(reference: str, path: Path) -> None:
     assert set(met) == {"same"}
 
 
+def test_errors_of_read_torch_slices(reference: str, path: Path) -> None:
+    """What ours refuses with a SafetensorError, the reference refuses with the same text."""
+    if not installed("torch"):
+        pytest.skip("torch is not here")
+    request = ["pt", "pread", str(path), NAMES, [*PLAIN, *ADVANCED, *TENSORS]]
+    others = {
+        "other errors": lambda index, ours, theirs: ours[1] != "SafetensorError",
+        "large bounds": lambda index, ours, theirs: theirs[1] == "OverflowError",
+    }  # fmt: skip
+    met = compare(reference, request, others)
+    assert met["same"] > 300, met
+
+
 def test_backends_of_torch_agree(path: Path) -> None:
     """Both backends give the same results and refuse the same indices."""
     if not installed("torch"):
