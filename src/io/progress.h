@@ -34,13 +34,21 @@ class ProgressMeter {
                 std::thread::id reporter = {})
       : progress_(std::move(progress)), total_(total), path_(path), reporter_(reporter), done_(done) {}
 
-  // Counts bytes that were written. Error: cancelled.
+  // Counts bytes that were written. Error: cancelled, on every thread after progress has returned false.
   [[nodiscard]] Status add(std::uint64_t written) {
     done_ += written;
-    if (reporter_ != std::thread::id() && reporter_ != std::this_thread::get_id()) return {};
+    const bool silent = reporter_ != std::thread::id() && reporter_ != std::this_thread::get_id();
+    if (silent && !cancelled_) return {};
     const std::lock_guard lock(mutex_);
     const std::uint64_t done = done_;
-    return done - reported_ < kMinBytesPerReport && done != total_ ? Status() : report(done);
+    return cancelled_ || done - reported_ >= kMinBytesPerReport || done == total_ ? report(done) : Status();
+  }
+  // Calls progress even if no byte was written since the last call, so that a caller who waits can cancel. Returns
+  // whether progress has returned false.
+  [[nodiscard]] bool ask() {
+    const std::lock_guard lock(mutex_);
+    if (progress_ && !cancelled_) call(done_);
+    return cancelled_;
   }
   // Counts bytes that must be written again.
   void take_back(std::uint64_t written) {
@@ -70,12 +78,14 @@ class ProgressMeter {
   }
 
  private:
-  // The caller must hold mutex_.
+  // The caller of these two functions must hold mutex_.
   Status report(std::uint64_t done) {
-    if (!progress_ || done == reported_) return {};
+    if (progress_ && !cancelled_ && done != reported_) call(done);
+    return cancelled_ ? Status(base::cancelled(reported_, total_, path_)) : Status();
+  }
+  void call(std::uint64_t done) {
     reported_ = done;
-    if (progress_(done, total_)) return {};
-    return base::cancelled(done, total_, path_);
+    cancelled_ = !progress_(done, total_);
   }
 
   const Progress progress_;
@@ -83,7 +93,8 @@ class ProgressMeter {
   const std::string path_;
   const std::thread::id reporter_;
   std::atomic<std::uint64_t> done_;
-  std::mutex mutex_;  // held while progress_ runs; guards reported_
+  std::atomic<bool> cancelled_{false};  // progress has returned false, and is not called again
+  std::mutex mutex_;                    // held while progress_ runs; guards reported_
   std::uint64_t reported_ = 0;
 };
 

@@ -191,6 +191,9 @@ CheckpointFolder::~CheckpointFolder() = default;
 
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
+  if (options.shared && options.write.in_place_if_no_rename)
+    return base::make_error(Errc::unsupported, "a shared writer cannot write in place: unset in_place_if_no_rename",
+                            path);
   if (Status status = check_index_size(layout.index_text().size(), path); !status) return std::move(status).error();
   std::unique_ptr<CheckpointFolder> made(new CheckpointFolder(path, layout, options));
   if (Status status = made->make_folder(); !status) return std::move(status).error();

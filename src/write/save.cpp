@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "format/header/new_header.h"
@@ -37,12 +38,12 @@ namespace write {
 namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are gathered in a staging buffer
-constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces are written without it
+constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces do not pass through it
 
 using Tensors = std::span<const NamedTensor>;
 using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
 
-// A tensor to save. `from` has its elements, or `data` if it is null.
+// A tensor to save. If `from` is null, `data` has the elements. Else `from` has them.
 struct Input {
   TensorData data;
   const Tensor* from = nullptr;
@@ -63,6 +64,13 @@ struct Image {
   std::uint64_t size = 0;     // bytes of all pieces
 };
 
+// Returns whether several threads may read the source of the piece.
+bool concurrent(const Piece& piece) {
+  if (piece.from == nullptr) return true;
+  const File file = piece.from->file();
+  return file.source().concurrent();
+}
+
 // Fills bytes from `offset` on from one piece after the other. Error: of reading.
 Status gather(const Piece* piece, std::uint64_t offset, std::span<std::byte> bytes) {
   for (; !bytes.empty(); ++piece) {
@@ -81,8 +89,10 @@ Status gather(const Piece* piece, std::uint64_t offset, std::span<std::byte> byt
   return {};
 }
 
-// Writes the images to their files and finishes each file. Uses at most kDirectThreads threads. Memory: at most 8 MiB
-// if any file is written directly, else at most 1 MiB per thread. Only the calling thread calls progress.
+// Writes the images to their files and finishes each file. Uses at most kDirectThreads threads, and only the calling
+// thread if a source must not be read by several: two Files can share that source, and each has a lock of its own.
+// Memory: at most 8 MiB for files that are written directly, and 1.25 MiB per thread for the others. Only the calling
+// thread calls progress, also while it waits for the other threads.
 class ImageWriter {
  public:
   ImageWriter(std::span<const Image> images, Files files, const io::Progress& progress)
@@ -96,13 +106,18 @@ class ImageWriter {
       job.remaining = job.direct ? io::Chunks{0, images[i].size}.count() : 1;
       count_ += job.remaining;
       any_direct_ = any_direct_ || job.direct;
+      one_thread_ = one_thread_ || !std::ranges::all_of(images[i].pieces, concurrent);
     }
   }
 
   // Errors: those of FileWriter, cancelled.
   Status write() {
-    const unsigned threads = any_direct_ ? io::kDirectThreads : std::min(os::usable_processors(), io::kDirectThreads);
-    Status status = os::run_parallel(count_, threads, [this](std::size_t index) { return run(index); });
+    unsigned threads = any_direct_ ? io::kDirectThreads : std::min(os::usable_processors(), io::kDirectThreads);
+    if (one_thread_) threads = 1;
+    const Callback<bool()> ask = [this] { return meter_.ask(); };
+    base::Cancellation cancellation(ask);
+    Status status = os::run_parallel(
+        count_, threads, [this](std::size_t index) { return run(index); }, &cancellation);
     return status ? meter_.finish() : status;
   }
 
@@ -195,6 +210,7 @@ class ImageWriter {
   std::vector<Job> jobs_;
   std::size_t count_ = 0;
   bool any_direct_ = false;
+  bool one_thread_ = false;
 };
 
 // The header must have all tensors. head: of this header. Errors: data_length, size_overflow.

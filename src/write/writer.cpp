@@ -234,9 +234,6 @@ void CheckpointWriter::State::discard() noexcept {
 Result<CheckpointWriter> CheckpointWriter::create(PathView folder, const CheckpointLayout& layout,
                                                   const CheckpointWriteOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointWriter> {
-    if (options.shared && options.write.in_place_if_no_rename)
-      return base::make_error(Errc::unsupported, "a shared writer cannot write in place: unset in_place_if_no_rename",
-                              folder);
     std::vector<write::FileSize> sizes;
     std::uint64_t total = 0;  // only for progress; may be wrong above 2^64-1, but the sum of the data is checked
     std::uint64_t head_bytes = 0;

@@ -277,9 +277,18 @@ TEST_F(CheckpointProcesses, KeepToTheirRoles) {
 
   WriteOptions in_place;
   in_place.in_place_if_no_rename = true;
-  const Error refused = error_of(CheckpointWriter::create(folder_, layout(), {.write = in_place, .shared = true}));
-  EXPECT_EQ(refused.code, Errc::unsupported);
-  EXPECT_EQ(refused.message, "a shared writer cannot write in place: unset in_place_if_no_rename");
+  const CheckpointWriteOptions options{.write = in_place, .shared = true};
+  const std::vector<std::uint8_t> bytes(4);
+  const std::string from = directory_ / "from.safetensors";
+  ASSERT_TRUE(succeeds(safetensors::save(from, {{"t", {4}, bytes}})));
+  const Tensor of_file = File::open(from).value()["t"];
+  for (const Error& refused : {error_of(CheckpointWriter::create(folder_, layout(), options)),
+                               error_of(save_checkpoint(directory_ / "new", {{"t", {4}, bytes}}, {}, options)),
+                               error_of(save_checkpoint(directory_ / "new", {of_file}, {}, options))}) {
+    EXPECT_EQ(refused.code, Errc::unsupported);
+    EXPECT_EQ(refused.message, "a shared writer cannot write in place: unset in_place_if_no_rename");
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "new"));
 }
 
 // A ticket cannot make a process write into any other file.
