@@ -18,7 +18,7 @@ inline constexpr Option kRecursiveOption = {
 struct FolderNames {
   std::vector<std::string> files;    // and symlinks, sorted
   std::vector<std::string> folders;  // sorted; symlinks to folders are among the files
-  int failed = 0;                    // the errno if the folder could not be listed
+  int failed = 0;                    // error_code::value() if the folder could not be listed
 
   // Returns whether one of the files is an index or a safetensors file by its name.
   [[nodiscard]] bool holds_models() const;

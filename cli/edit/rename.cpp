@@ -55,10 +55,10 @@ std::string rewrite_of(std::string_view text) {
 }
 
 // Parses s/RE/TEXT/FLAGS with any delimiter. In TEXT, & is the whole match and \1 to \9 are its groups. Flags: g (every
-// match, not only the first) and i (upper and lower case are equal). RE2 matches: its time is linear in the name, and
-// its memory has a limit. std::regex has neither, and names come from strangers. The syntax of RE is that of RE2,
-// because that is the syntax of its documentation and of its errors. Errors, with a message without path:
-// invalid_argument, with an offset if RE is wrong.
+// match, not only the first) and i (upper and lower case are equal). RE2 does the matching, because names come from
+// strangers: its time is linear in the length of the name, and its memory has a limit. std::regex has no such limits.
+// RE has the syntax of RE2, as RE2 documents it. So the errors of RE2 are right for RE as the user wrote it.
+// Errors, with a message without path: invalid_argument, with an offset if RE is wrong.
 Result<Substitution> parse_expression(std::string_view expression) {
   const auto failed = [&](std::string_view why) {
     return fault(Errc::invalid_argument, formatted("{}: {}", printable(expression), why));

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -139,9 +138,9 @@ constexpr Apart kLsApart[] = {
     {"names", "tree|json|columns|long"},
 };
 
-// --tree splits names at their dots, level by level, and gives equal contents equal numbers: a content is described by
-// the names and contents of the children, and each description gets one number. So two layers are compared in one step,
-// and children with numbers for names and with equal contents become one node.
+// --tree splits names at their dots, level by level. The names and the contents of its children describe the content of
+// a module. Each description has one number, so equal contents have equal numbers, and two layers are compared in one
+// step. Children become one node if their names are numbers and their contents are equal.
 
 // A module, a tensor, or several of them with the same content.
 struct ModuleNode {

@@ -7,9 +7,10 @@
 
 namespace safetensors::json {
 
-// Reads a value of any type. open: the number of containers that are open around it, in the text of the reader. The
-// reader limits the depth, so one bit per level says which bracket closes it. Returns false on failure, as the
-// functions of Reader do. visit: called for each token, in the order of the text:
+// Reads a value of any type. Returns false on failure, as the functions of Reader do. The depth has a limit, so a bit
+// for each level is enough to know its closing bracket.
+// open: the number of containers that are open before the value begins.
+// visit: called for each token, in the order of the text:
 //   bool scalar(Reader&, unsigned open)  reads a string, a number or a literal. Returns false on failure.
 //   void bracket(char)                   an opening bracket
 //   void element(unsigned open)          an element of a container begins

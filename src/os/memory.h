@@ -37,9 +37,9 @@ struct Pages {
 // Unmaps a result of map_pages().
 void unmap_pages(const Pages& pages) noexcept;
 
-// Requests huge pages for whole anonymous pages, on POSIX systems. Returns false if they are unavailable: reads the
-// settings of the system once, and asks every time for the flag of the process (PR_SET_THP_DISABLE, which a parent
-// process can set too).
+// Requests huge pages for whole anonymous pages, on POSIX systems. Returns false if they are unavailable. The settings
+// of the system are read once. The flag of the process (PR_SET_THP_DISABLE) is read at each call, because it can
+// change. A parent process can set it, too.
 [[nodiscard]] bool request_huge_pages(std::span<std::byte> pages) noexcept;
 
 // Provides the pages of memory that is about to be written, if the memory seems to be untouched. One call

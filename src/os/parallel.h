@@ -49,11 +49,12 @@ struct Task {
 }  // namespace detail
 
 // Calls task(index), which returns a Status, for every index in [0, count). Several threads call it at the same time.
-// Calls begin in the order of their indexes. If one throws std::bad_alloc, it fails with out_of_memory. Uses up to
-// `threads` threads, one of which is the caller's, and fewer if the system cannot start more. After a failure, threads
-// stop taking indexes; a few may still begin. If several calls fail, returns the error with the lowest index.
-// cancellation: may be null. The caller's thread asks it while it waits for the other threads. The calls of those
-// threads must check it themselves.
+// Calls begin in the order of their indexes. A call that throws std::bad_alloc counts as failed, with out_of_memory.
+// Uses up to `threads` threads, one of which is the caller's, and fewer if the system cannot start more. After a
+// failure, threads stop taking indexes; a few may still begin. If several calls fail, returns the error with the lowest
+// index.
+// cancellation: may be null. The caller's thread asks it while it waits for the other threads. It does not stop them:
+// each task must ask it, too.
 template <class Function>
 [[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, const Function& task,
                                   base::Cancellation* cancellation = nullptr) noexcept {

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <utility>
 
 namespace safetensors::write {
 

@@ -132,8 +132,9 @@ class TensorFile {
   RangeSet written_;
 };
 
-// Copies a whole tensor of another file to offset `target`, and counts its bytes. source_failed: set to true if only
-// reading the source failed, else to false. Then no byte counts. Errors: those of FileWriter::copy_at(), cancelled.
+// Copies a whole tensor of another file to offset `target`. The meter counts its bytes. source_failed: set to true if
+// only reading the source failed, else to false. If it is true, the meter has counted no byte of the tensor. Errors:
+// those of FileWriter::copy_at(), cancelled.
 [[nodiscard]] Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter,
                                  bool& source_failed);
 

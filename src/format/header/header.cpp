@@ -1,7 +1,8 @@
 // The read-only functions of Header, and the checks of a header's length. The parser is in header_parse.cpp, the writer
 // in header_writer.cpp.
 //
-// Orders by name are made on first use, under a mutex and behind an atomic flag, because most callers never need them.
+// The order of the metadata by key is made on first use, under a mutex and behind an atomic flag, because most callers
+// never need it.
 #include <safetensors/header.h>
 
 #include <algorithm>

@@ -48,7 +48,9 @@ class Handle {
 };
 
 // Returns the handle of a descriptor, or INVALID_HANDLE_VALUE and sets errno to EBADF. Calls for open files refuse this
-// value with an error that fail() translates to EBADF. To other calls it means the process, or no file.
+// value with an error, which fail() translates to EBADF. file_system_of() and direct_alignment() ignore that error, and
+// answer as for a file of which nothing is known. A call that takes a process takes this value for the calling process.
+// A call that takes a file or none takes it for none.
 [[nodiscard]] HANDLE handle_of(int descriptor) noexcept;
 // Returns a new descriptor, which owns the handle. Returns -1 and sets errno if there are too many descriptors: then
 // the caller still owns the handle.

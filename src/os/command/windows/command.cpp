@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstdint>
 
 #include "os/open.h"
 #include "os/process.h"
@@ -94,7 +92,8 @@ std::size_t terminal_columns(int descriptor) noexcept {
   return static_cast<std::size_t>(std::max(0, info.srWindow.Right - info.srWindow.Left + 1));
 }
 
-// The text of the command is UTF-8. Escape sequences, such as colours, must be asked for on a console of Windows.
+// Also prepares a console for the text of the command, which is UTF-8. A console of Windows shows escape sequences,
+// such as colours, only if the program switches them on.
 void fill_standard_descriptors() noexcept {
   for (int descriptor = kStandardInput; descriptor <= kStandardError; ++descriptor) {
     const HANDLE handle = windows::handle_of(descriptor);
