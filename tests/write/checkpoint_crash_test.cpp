@@ -32,7 +32,7 @@ const std::set<std::uint64_t> kChanges = {
 using Change = std::function<void(const std::string& folder)>;
 
 // Saves `count` files with one tensor each, or one file of all tensors. Each tensor has four times the letter.
-void save(const std::string& folder, std::size_t count, char letter, std::uint64_t max_size = 4) {
+void save_model(const std::string& folder, std::size_t count, char letter, std::uint64_t max_size = 4) {
   const std::vector<std::uint8_t> bytes(4, static_cast<std::uint8_t>(letter));
   std::vector<std::string> names;
   for (std::size_t i = 0; i < count; ++i) names.push_back("t" + std::to_string(i));
@@ -41,7 +41,7 @@ void save(const std::string& folder, std::size_t count, char letter, std::uint64
   ASSERT_TRUE(succeeds(save_checkpoint(folder, tensors, {.max_shard_size = max_size}, {})));
 }
 Change saves(std::size_t count, char letter, std::uint64_t max_size = 4) {
-  return [=](const std::string& folder) { save(folder, count, letter, max_size); };
+  return [=](const std::string& folder) { save_model(folder, count, letter, max_size); };
 }
 constexpr std::uint64_t kOneShard = 100;  // a size of files
 
@@ -63,12 +63,12 @@ void save_generation_of_one_file(const std::string& folder) {
   std::filesystem::create_directory(folder);
   put(folder + "/model.safetensors", u8_file({{"t0", "aaaa"}}));
   put(folder + "/model.safetensors.index.json", index_text({{"t0", "model.safetensors"}}));
-  save(folder, 2, 'a', kOneShard);
+  save_model(folder, 2, 'a', kOneShard);
   ASSERT_TRUE(std::filesystem::exists(folder + "/model-gen00002-00001-of-00001.safetensors"));
 }
 
 void save_three_times(const std::string& folder) {
-  for (const char letter : {'x', 'y', 'a'}) save(folder, 2, letter);
+  for (const char letter : {'x', 'y', 'a'}) save_model(folder, 2, letter);
 }
 
 struct Replacement {
@@ -108,7 +108,7 @@ TEST_P(CheckpointCrash, KeepsOldOrNewModel) {
     if (!traced) GTEST_SKIP() << "this process may not trace its children";
     found.insert(read(folder));
     ::unlink((folder + "/extra.safetensors").c_str());  // of another program
-    save(folder, 2, 'z');
+    save_model(folder, 2, 'z');
     EXPECT_EQ(read(folder), "zz");
     EXPECT_EQ(os::list_directory(folder, true).value().size(), 3U);
     EXPECT_EQ(directory.names(), std::vector<std::string>{"model"});
