@@ -374,7 +374,7 @@ Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, RewriteOptions
     Result<CheckpointLayout> layout = items->lay_out(std::move(options));
     if (!layout) return std::move(layout).error();
     items->sort_by(*layout);
-    return Rewrite(items, *std::move(layout), folder);
+    return Rewrite(items, *layout, folder);
   });
 }
 

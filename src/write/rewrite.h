@@ -121,8 +121,8 @@ class Rewrite {
   [[nodiscard]] Result<RewriteReport> write(PathView output, const CheckpointWriteOptions& options = {}) const noexcept;
 
  private:
-  Rewrite(std::shared_ptr<const write::RewriteItems> items, CheckpointLayout layout, bool folder) noexcept
-      : items_(std::move(items)), layout_(std::move(layout)), folder_(folder) {}
+  Rewrite(std::shared_ptr<const write::RewriteItems> items, const CheckpointLayout& layout, bool folder) noexcept
+      : items_(std::move(items)), layout_(layout), folder_(folder) {}
 
   std::shared_ptr<const write::RewriteItems> items_;
   CheckpointLayout layout_;
