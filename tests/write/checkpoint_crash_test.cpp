@@ -74,7 +74,7 @@ void save_three_times(const std::string& folder) {
 struct Replacement {
   const char* name;
   Change prepare, replace;
-  std::set<std::string> found;  // what the folder may hold after a crash
+  std::set<std::string> found;  // read() returns these after crashes, and nothing else
 };
 
 const Replacement kReplacements[] = {
