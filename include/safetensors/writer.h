@@ -42,8 +42,8 @@ struct WriteOptions {
   /// This takes twice the space and time. An error or a crash while it copies leaves an incomplete file.
   bool in_place_if_no_rename = false;
   /// Called every few MiB with the number of bytes written and the total size of the file, or of all files together.
-  /// Without an error, the last call has the total twice, also if no tensor has a byte. While save_checkpoint() waits
-  /// for its threads, calls may repeat a number.
+  /// Without an error, the last call has the total twice, also if no tensor has a byte. While save() or
+  /// save_checkpoint() waits for its threads, calls may repeat a number.
   ///
   /// Runs in the thread that calls save(), edit_metadata(), or write(), write_rows(), copy() or commit() of a Writer,
   /// and never in two threads at once. Return false to cancel: this call, and all later calls of the Writer, return

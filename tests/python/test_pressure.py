@@ -25,12 +25,19 @@ def test_a_file_that_must_not_be_read(tmp_path: Path) -> None:
 import os, sys, numpy, safetensors.numpy as st
 st.save({'a': numpy.zeros(1)})
 os.chdir(sys.argv[1])
-if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)
+except OSError:
+    print('no other user')
+    sys.exit()
 try: st.load_file('t')
 except PermissionError as error: print(error.errno, error.filename)
 """
     tmp_path.chmod(0o755)
-    assert run(code, tmp_path) == "13 t\n"
+    printed = run(code, tmp_path)
+    if printed == "no other user\n":
+        pytest.skip("root may not become another user here")
+    assert printed == "13 t\n"
 
 
 def test_little_memory_is_a_memory_error(tmp_path: Path) -> None:

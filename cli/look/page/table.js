@@ -60,11 +60,13 @@ const rowOf = (t) => {
 // Makes the rows of a part of the list, before or behind those that are made.
 const addRows = (begin, end) => {
   const part = document.createDocumentFragment();
-  for (const t of list.slice(begin, end)) {
-    made.set(t, rowOf(t));
-    part.append(made.get(t));
+  list.slice(begin, end).forEach((t, i) => {
+    const row = rowOf(t);
+    row.setAttribute("aria-rowindex", String(begin + i + 2));  // the head is row 1
+    made.set(t, row);
+    part.append(row);
     if (opened.has(t)) part.append(detail(t));
-  }
+  });
   if (begin < first) rows.prepend(part);
   else rows.append(part);
   first = Math.min(first, begin);
