@@ -3,9 +3,8 @@
 // A durable file bypasses the page cache: large writes are cut into chunks of 2 MiB, which up to four threads write
 // with O_DIRECT. Unaligned heads and tails of chunks, and all writes to other files, go through the page cache.
 //
-// Writes to the page cache have 1 MiB. For larger writes, some file systems look for larger pages. Then writes need 5
-// to 18 % less processor time than those of 1 MiB. But when memory was fragmented, writes of 2 MiB and more sometimes
-// took three times as long (ext4, Linux 6.18).
+// Writes to the page cache have 1 MiB. For larger writes, some file systems look for larger pages. That gains at most
+// 5 % (ext4, Linux 6.18), and with fragmented memory, writes of 2 MiB sometimes took three times as long.
 //
 // A durable file must reach the device anyway, and a write without the page cache saves one copy and the work of
 // reclaiming pages. O_DIRECT has many restrictions that differ between file systems. So every failure means only that
