@@ -22,9 +22,6 @@
 #include "format/dtype/cast_losses.h"
 
 namespace safetensors {
-namespace write {
-class RewriteItems;
-}
 inline namespace v0 {
 
 // A tensor of the output of a Rewrite, and the tensor of an open file that it comes from.
@@ -69,7 +66,7 @@ struct CastReport {
 
 // The result of Rewrite::write().
 struct RewriteReport {
-  std::vector<CastReport> casts;      // the tensors that were cast, in the order given
+  std::vector<CastReport> casts;      // the tensors that were cast, in the order of the output
   std::vector<std::string> files;     // of a folder: CheckpointWriter::file_names()
   std::shared_ptr<const void> names;  // keeps the names of `casts` valid, and the files of the input open
 };
@@ -86,11 +83,11 @@ class Rewrite {
  public:
   // Arranges tensors in files.
   //
-  // `tensors` is a list in any order; two tensors must not get one name. If you need the list and `options.metadata`
-  // no longer, pass them with std::move(): this call frees them before it makes the headers. The files of the tensors
-  // stay open as long as any copy of the result exists. Errors: those of CheckpointLayout::make(); duplicate_name,
-  // with the names of both tensors and of their files; dtype_mismatch (there is no such cast; the message lists those
-  // that exist; or Dtype::UNKNOWN); size_overflow.
+  // `tensors` is a list in any order; two tensors must not get one name. If you need `options.metadata` no longer, pass
+  // the options with std::move(): this call frees it before it makes the headers. The files of the tensors stay open as
+  // long as any copy of the result exists. Errors: those of CheckpointLayout::make(); duplicate_name, with the names of
+  // both tensors and of their files; dtype_mismatch (there is no such cast; the message lists those that exist; or
+  // Dtype::UNKNOWN); size_overflow.
   static Result<Rewrite> plan(std::vector<RewriteTensor> tensors, RewriteOptions options = {}) noexcept;
 
   // Returns the files: one file, unless RewriteOptions::folder is set. The reference is valid as long as this object
@@ -121,10 +118,10 @@ class Rewrite {
   [[nodiscard]] Result<RewriteReport> write(PathView output, const CheckpointWriteOptions& options = {}) const noexcept;
 
  private:
-  Rewrite(std::shared_ptr<const write::RewriteItems> items, const CheckpointLayout& layout, bool folder) noexcept
+  Rewrite(std::shared_ptr<const std::vector<RewriteTensor>> items, const CheckpointLayout& layout, bool folder) noexcept
       : items_(std::move(items)), layout_(layout), folder_(folder) {}
 
-  std::shared_ptr<const write::RewriteItems> items_;
+  std::shared_ptr<const std::vector<RewriteTensor>> items_;  // in the order of their bytes in the output
   CheckpointLayout layout_;
   bool folder_;
 };

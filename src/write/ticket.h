@@ -1,6 +1,5 @@
 // The two texts that processes exchange when they write one checkpoint together: the ticket of the creator, and the
-// receipt of each other process. Both are one line of JSON with a version. The parsers accept only texts that the
-// text functions return, apart from white space and escapes.
+// receipt of each other process. Each has a version in its first line.
 #pragma once
 
 #include <safetensors/error.h>

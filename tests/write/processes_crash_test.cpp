@@ -79,7 +79,7 @@ TEST_F(ProcessesCrash, KeepOldModelIfWriterIsKilled) {
       ASSERT_TRUE(succeeds(letters('b', 0, 1)(writer)));
       traced = trace_child(kSteps, last, [&] { put(sent, work(ticket, layout(), letters('b', 1, 4))); });
       if (!traced) GTEST_SKIP() << "this process may not trace its children";
-      const bool complete = std::filesystem::exists(sent) && contents(sent).ends_with("]}");
+      const bool complete = std::filesystem::exists(sent) && contents(sent).ends_with("\nend\n");
       if (complete) {
         ASSERT_TRUE(succeeds(writer.accept(contents(sent))));
       }

@@ -18,7 +18,7 @@ const std::string kFile = ".safetensors-0123456789abcdef.tmp";
 const std::vector<std::uint64_t> kSizes = {100, 10};
 
 Ticket example() {
-  return {kId, Durability::file, "/models/\"a\" \xc3\xa9", ".safetensors-fedcba9876543210.folder", {kFile, kFile}};
+  return {kId, Durability::file, "/models/a\nb \xc3\xa9", ".safetensors-fedcba9876543210.folder", {kFile, kFile}};
 }
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
@@ -33,8 +33,9 @@ std::string ticket_message(const std::string& text) {
   return error.message;
 }
 
+// ranges: each begins with a newline.
 std::string receipt_with(const std::string& ranges) {
-  return "{\"safetensors_receipt\":1,\"session\":\"" + kId + "\",\"writer\":\"" + kId + "\",\"ranges\":" + ranges + "}";
+  return "safetensors receipt 1\n" + kId + "\n" + kId + ranges + "\nend\n";
 }
 
 std::string receipt_message(const std::string& text) {
@@ -45,10 +46,8 @@ std::string receipt_message(const std::string& text) {
 
 TEST(Ticket, ComesBack) {
   const std::string text = ticket_text(example()).value();
-  EXPECT_EQ(text, "{\"safetensors_ticket\":1,\"session\":\"" + kId +
-                      "\",\"durability\":\"file\",\"folder\":\"/models/\\\"a\\\" \xc3\xa9\",\"temporary_folder\":"
-                      "\".safetensors-fedcba9876543210.folder\",\"files\":[\"" +
-                      kFile + "\",\"" + kFile + "\"]}");
+  EXPECT_EQ(text, "safetensors ticket 1\n" + kId + "\nfile\n.safetensors-fedcba9876543210.folder\n" + kFile + " " +
+                      kFile + "\n/models/a\nb \xc3\xa9\nend\n");
   const Ticket ticket = parse_ticket(text, 2).value();
   EXPECT_EQ(ticket.session, kId);
   EXPECT_EQ(ticket.durability, Durability::file);
@@ -76,28 +75,26 @@ TEST(Ticket, RefusesOtherTexts) {
   const auto with = [&](std::string_view from, std::string_view to) {
     return ticket_message(replaced(text, from, to));
   };
-  EXPECT_EQ(ticket_message(""), "invalid ticket: the text ends too early (byte 0 of the text)");
-  EXPECT_EQ(ticket_message("[]"), "invalid ticket: expected an object (byte 0 of the text)");
-  EXPECT_EQ(ticket_message("{}"), "invalid ticket: expected a key in double quotes (byte 1 of the text)");
-  EXPECT_EQ(ticket_message(receipt_with("[]")), "invalid ticket: expected the member `safetensors_ticket`");
-  EXPECT_EQ(with("_ticket\":1", "_ticket\":2"), "invalid ticket: version 2, this library knows version 1");
-  EXPECT_EQ(with("abcdef\",", "abcdeF\","), "invalid ticket: `session` is not 32 hexadecimal digits");
-  EXPECT_EQ(with("abcdef\",", "abcdef0\","), "invalid ticket: `session` is not 32 hexadecimal digits");
-  EXPECT_EQ(with("\"file\"", "\"files\""), "invalid ticket: unknown durability");
-  EXPECT_EQ(with("\"/models", "\"models"), "invalid ticket: the folder is not an absolute path");
-  EXPECT_EQ(with("\xc3\xa9\"", "/\""), "invalid ticket: the folder is not an absolute path");
-  EXPECT_EQ(with("\xc3\xa9", "\\u0000"), "invalid ticket: the folder is not an absolute path");
-  EXPECT_EQ(with("\".safetensors-fe", "\"../.safetensors-fe"),
+  for (const std::string& other : {std::string(), std::string("end\n"), receipt_with(""), text + "x", text.substr(1)})
+    EXPECT_EQ(ticket_message(other), "invalid ticket: it is not a whole ticket of this version");
+  EXPECT_EQ(with("ticket 1", "ticket 2"), "invalid ticket: it is not a whole ticket of this version");
+  EXPECT_EQ(with("abcdef\n", "abcdeF\n"), "invalid ticket: its session is not 32 hexadecimal digits");
+  EXPECT_EQ(with("abcdef\n", "abcdef0\n"), "invalid ticket: its session is not 32 hexadecimal digits");
+  EXPECT_EQ(with("\nfile", "\nfiles"), "invalid ticket: unknown durability");
+  EXPECT_EQ(with("/models", "models"), "invalid ticket: the folder is not an absolute path");
+  EXPECT_EQ(with("\xc3\xa9", "/"), "invalid ticket: the folder is not an absolute path");
+  EXPECT_EQ(with("\xc3\xa9", std::string_view("\0", 1)), "invalid ticket: the folder is not an absolute path");
+  EXPECT_EQ(with(".safetensors-fe", "../.safetensors-fe"),
             "invalid ticket: the name of the temporary folder is not that of a temporary folder");
-  for (const char* name : {"\"\"", "\"model.safetensors\"", "\"../.safetensors-0123456789abcdef.tmp\"",
-                           "\".safetensors-0123456789abcdef.tmp/\"", "\".safetensors-0123456789abcde/.tmp\"",
-                           "\".safetensors-0123456789abcdef.tmp\\u0000\"", "\"/etc/passwd\""})
-    EXPECT_EQ(with("\"" + kFile + "\"", name), "invalid ticket: the name of a file is not that of a temporary file");
-  EXPECT_EQ(with(",\"" + kFile + "\"]", "]"),
+  using namespace std::string_view_literals;
+  for (const std::string_view name :
+       {" "sv, "model.safetensors"sv, "../.safetensors-0123456789abcdef.tmp"sv, ".safetensors-0123456789abcdef.tmp/"sv,
+        ".safetensors-0123456789abcde/.tmp"sv, ".safetensors-0123456789abcdef.tmp\0"sv, "/etc/passwd"sv})
+    EXPECT_EQ(with(kFile, name), "invalid ticket: the name of a file is not that of a temporary file");
+  EXPECT_EQ(with(" " + kFile, ""),
             "invalid ticket: 1 files, the layout has 2 (make the layout from the same arguments in every process)");
-  EXPECT_EQ(with("]}", "],\"more\":1}"), "invalid ticket: it has a member too many");
-  EXPECT_EQ(with("]}", "]}x").substr(0, 16), "invalid ticket: ");
-  EXPECT_EQ(with(",\"files\":[\"" + kFile + "\",\"" + kFile + "\"]", ""), "invalid ticket: a member is missing");
+  EXPECT_EQ(with(kFile + " " + kFile, ""),
+            "invalid ticket: 0 files, the layout has 2 (make the layout from the same arguments in every process)");
 }
 
 // Every prefix of a ticket, and every ticket with one byte changed, is an error or a ticket. No read goes astray.
@@ -105,7 +102,7 @@ TEST(Ticket, SurvivesChangedBytes) {
   const std::string text = ticket_text(example()).value();
   for (std::size_t i = 0; i < text.size(); ++i) {
     EXPECT_FALSE(parse_ticket(text.substr(0, i), 2).ok()) << i;
-    for (const char byte : {'\0', '"', '\\', '{', ']', ',', '9', '\xff'}) {
+    for (const char byte : {'\0', '\n', ' ', '/', '9', '\xff'}) {
       std::string changed = text;
       changed[i] = byte;
       const Result<Ticket> parsed = parse_ticket(changed, 2);
@@ -128,9 +125,9 @@ TEST(Receipt, ComesBack) {
   const std::vector<RangeRow> rows = {{0, 2, 3, 10, 8}, {0, 90, 10, 0, 1}, {1, 0, 10, 0, 1}};
   EXPECT_EQ(receipt.rows, rows);
   const std::string text = receipt_text(receipt).value();
-  EXPECT_EQ(text, receipt_with("[[0,2,3,10,8],[0,90,10,0,1],[1,0,10,0,1]]"));
+  EXPECT_EQ(text, receipt_with("\n0 2 3 10 8\n0 90 10 0 1\n1 0 10 0 1"));
   EXPECT_EQ(parse_receipt(text, kSizes).value().rows, rows);
-  EXPECT_TRUE(parse_receipt(receipt_with("[]"), kSizes).value().rows.empty());
+  EXPECT_TRUE(parse_receipt(receipt_with(""), kSizes).value().rows.empty());
 }
 
 // Any set of ranges comes back from its rows.
@@ -162,40 +159,44 @@ TEST(Receipt, RowsStandForTheirRanges) {
 }
 
 TEST(Receipt, RefusesOtherTexts) {
+  const std::string numbers = "invalid receipt: a range that is not five numbers";
   const std::string sizes = "invalid receipt: a range with sizes that do not fit together";
   const std::string after = "invalid receipt: a range after the end of file 0, which has 100 bytes of data";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{}", "invalid receipt: expected an array (byte 123 of the text)"},
-      {"[[0,0,1,0]]", "invalid receipt: a range of 4 numbers, expected 5"},
-      {"[[0,0,1,0,1,0]]", "invalid receipt: a range of 6 numbers, expected 5"},
-      {"[[]]", "invalid receipt: a range of 0 numbers, expected 5"},
-      {"[[0,0,0,0,1]]", sizes},
-      {"[[0,0,1,0,0]]", sizes},
-      {"[[0,0,1,1,1]]", sizes},
-      {"[[0,0,1,0,2]]", sizes},
-      {"[[0,0,2,2,2]]", sizes},
-      {"[[2,0,1,0,1]]", "invalid receipt: file 2 of 2"},
-      {"[[0,0,101,0,1]]", after},
-      {"[[0,100,1,0,1]]", after},
-      {"[[0,0,1,10,11]]", after},
-      {"[[0,18446744073709551615,1,0,1]]", after},
-      {"[[0,0,1,9223372036854775808,3]]", after},
-      {"[[0,0,1,2,18446744073709551615]]", after},
-      {"[[0,4,4,0,1],[0,8,4,0,1]]", "invalid receipt: the ranges are not in order"},
-      {"[[0,4,4,0,1],[0,0,4,0,1]]", "invalid receipt: the ranges are not in order"},
-      {"[[1,4,4,0,1],[0,0,4,0,1]]", "invalid receipt: the ranges are not in order"},
-      {"[[0,0,1,10,5],[0,20,1,0,1]]", "invalid receipt: the ranges are not in order"},
+      {"\n0 0 1 0", numbers},
+      {"\n0 0 1 0 1 0", numbers},
+      {"\n0 0  1 0 1", numbers},
+      {"\n0 0 1 0 -1", numbers},
+      {"\n0 0 1 0 1x", numbers},
+      {"\n0 0 1 0 18446744073709551616", numbers},
+      {"\n\n0 0 1 0 1", numbers},
+      {"\n0 0 0 0 1", sizes},
+      {"\n0 0 1 0 0", sizes},
+      {"\n0 0 1 1 1", sizes},
+      {"\n0 0 1 0 2", sizes},
+      {"\n0 0 2 2 2", sizes},
+      {"\n2 0 1 0 1", "invalid receipt: file 2 of 2"},
+      {"\n0 0 101 0 1", after},
+      {"\n0 100 1 0 1", after},
+      {"\n0 0 1 10 11", after},
+      {"\n0 18446744073709551615 1 0 1", after},
+      {"\n0 0 1 9223372036854775808 3", after},
+      {"\n0 0 1 2 18446744073709551615", after},
+      {"\n0 4 4 0 1\n0 8 4 0 1", "invalid receipt: the ranges are not in order"},
+      {"\n0 4 4 0 1\n0 0 4 0 1", "invalid receipt: the ranges are not in order"},
+      {"\n1 4 4 0 1\n0 0 4 0 1", "invalid receipt: the ranges are not in order"},
+      {"\n0 0 1 10 5\n0 20 1 0 1", "invalid receipt: the ranges are not in order"},
   };
   for (const auto& [ranges, message] : cases) EXPECT_EQ(receipt_message(receipt_with(ranges)), message) << ranges;
   EXPECT_EQ(receipt_message(ticket_text(example()).value()),
-            "invalid receipt: expected the member `safetensors_receipt`");
-  EXPECT_EQ(receipt_message(replaced(receipt_with("[]"), "\"writer\":\"0", "\"writer\":\"x")),
-            "invalid receipt: `writer` is not 32 hexadecimal digits");
+            "invalid receipt: it is not a whole receipt of this version");
+  EXPECT_EQ(receipt_message(replaced(receipt_with(""), "ef\nend", "eg\nend")),
+            "invalid receipt: its writer is not 32 hexadecimal digits");
 }
 
 // A short text must not make a process reserve memory without limit.
 TEST(Receipt, LimitsNumberOfRanges) {
-  const std::string text = receipt_with("[[0,0,1,2,16777216],[0,40000000,1,0,1]]");
+  const std::string text = receipt_with("\n0 0 1 2 16777216\n0 40000000 1 0 1");
   const Error error = error_of(parse_receipt(text, {std::uint64_t{1} << 40}));
   EXPECT_EQ(error.message, "invalid receipt: more than 16777216 ranges");
   const Error own = error_of(receipt_text({kId, kId, {{0, 0, 1, 2, kMaxRanges}, {0, 40000000, 1, 0, 1}}}));
