@@ -263,13 +263,12 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Report
 // there removes them.
 void note_leftovers(const std::string& path, const Report& report) {
   const std::string folder = is_folder(path) ? path : std::filesystem::path(path).parent_path().string();
-  Result<std::vector<Temporary>> found = io::clean_directory(folder.empty() ? "." : folder, {.dry_run = true});
-  std::vector<Temporary> left = found ? *std::move(found) : std::vector<Temporary>();
-  std::erase_if(left, [](const Temporary& one) { return one.state != TemporaryState::stale; });
+  const Result<std::vector<std::string>> found = io::clean_directory(folder.empty() ? "." : folder, {.dry_run = true});
+  const std::vector<std::string> left = found ? *found : std::vector<std::string>();
   if (report.json != nullptr)
-    report.json->key("leftovers").array(left, [](const Temporary& one) { return one.path; }).line();
-  for (const Temporary& one : left)
-    report.note(one.path, "left by a killed writer; the next command that replaces a file there removes it");
+    report.json->key("leftovers").array(left, [](const std::string& one) { return one; }).line();
+  for (const std::string& one : left)
+    report.note(one, "left by a killed writer; the next command that replaces a file there removes it");
 }
 
 // Prints the verdict of the files of a model as one set. files: the worst verdict of the files, without their values.

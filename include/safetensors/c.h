@@ -826,8 +826,8 @@ SAFETENSORS_API safetensors_status safetensors_writer_write_slice(safetensors_wr
                                                                   size_t slice_count, const void* data, size_t size,
                                                                   safetensors_error* error);
 /** Writes a whole tensor with the contents of the tensor `from` of a model. Both must have the same dtype and shape.
- * The memory is bounded. If only reading fails, you may try again. Errors: those of safetensors_writer_write() and of
- * reading; DTYPE_MISMATCH, DATA_LENGTH. */
+ * The memory is bounded. An error of reading is a failure of the writer, too. Errors: those of
+ * safetensors_writer_write() and of reading; DTYPE_MISMATCH, DATA_LENGTH. */
 SAFETENSORS_API safetensors_status safetensors_writer_copy(safetensors_writer* writer, const char* name,
                                                            size_t name_length, const safetensors_model* model,
                                                            const char* from, size_t from_length,

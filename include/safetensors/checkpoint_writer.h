@@ -117,7 +117,7 @@ class CheckpointWriter {
 
   /// @{
   /// Writes bytes, rows, a slice or a whole tensor, as the functions of Writer with the same names do. Any number of
-  /// threads may call them at the same time. After the first failure to write, all calls return that failure. Errors:
+  /// threads may call them at the same time. After the first failure, all calls return that failure. Errors:
   /// those of the functions of Writer. In a joined writer also: open_failed (the creator has committed, failed or
   /// ended), not_regular_file, read_failed, file_changed, and invalid_argument (the layout differs from that of the
   /// creator).

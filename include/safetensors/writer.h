@@ -102,7 +102,7 @@ class Writer {
   /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor.
   ///
   /// Write each byte exactly once. Any number of threads may call write(), write_rows() and copy() at the same time.
-  /// After the first failure to write, all calls return that failure.
+  /// After the first failure to write, or to read what copy() copies, all calls return that failure.
   ///
   /// Unless the durability is `none`, calls with at least 256 KiB write to the disk at once, with up to four threads of
   /// their own. Few large calls are then faster than many small ones. A Writer needs at most 8 MiB of memory in
@@ -135,9 +135,8 @@ class Writer {
 
   /// Writes a whole tensor with the contents of a tensor of another file. Both must have the same dtype and shape.
   ///
-  /// It uses the same 8 MiB of memory. Several threads may read the Source of `tensor` at the same time. If only
-  /// reading fails, no byte of the tensor counts as written, and you may try again. This holds for every error code
-  /// that a Source returns.
+  /// It uses the same 8 MiB of memory. Several threads may read the Source of `tensor` at the same time. An
+  /// error of reading is a failure of the writer, too.
   /// Errors: those of write(), dtype_mismatch, data_length, and those of reading.
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;
 

@@ -60,7 +60,7 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
     std::unique_ptr<AtomicFile> made(new AtomicFile(std::move(*target), shown, options));
     if (options.remove_orphans && made->target_.old)
       remove_orphans(os::DescriptorPath(made->target_.directory.get()).text,
-                     size >= kMinSizeToListAll ? kAllNames : kMaxNamesForSmallFile);
+                     size >= kMinSizeToListAll ? CleanOptions().max_names : kMaxNamesForSmallFile);
     if (Status status = made->open_temporary(); !status) return std::move(status).error();
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)

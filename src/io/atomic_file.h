@@ -82,9 +82,9 @@ class AtomicFile {
   [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     return file_.write_at(offset, bytes);
   }
-  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                               bool* source_failed = nullptr) noexcept {
-    return file_.copy_at(offset, source, from, size, source_failed);
+  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
+                               std::uint64_t size) noexcept {
+    return file_.copy_at(offset, source, from, size);
   }
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
   // The path that errors show.

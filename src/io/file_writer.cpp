@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -232,24 +231,15 @@ Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> byt
   });
 }
 
-Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                                  bool& source_failed) {
-  std::mutex mutex;
-  std::optional<Error> write_failure;
-  Status status = write_chunks({offset, size}, [&](const Chunks::Range& chunk) -> Status {
+Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size) {
+  return write_chunks({offset, size}, [&](const Chunks::Range& chunk) -> Status {
     const Result<BounceBufferPool::Lease> buffer = bounce_buffers_->take();
     if (!buffer) return buffer.error();
     const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
     if (Status read = os::read_exactly(source, from + (chunk.offset - offset), bytes); !read) return read;
     // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each other.
-    Status written = write_chunk(chunk.offset, bytes, *bounce_buffers_);
-    if (written) return written;
-    const std::lock_guard lock(mutex);
-    if (!write_failure) write_failure = written.error();
-    return written;
+    return write_chunk(chunk.offset, bytes, *bounce_buffers_);
   });
-  source_failed = !status && !write_failure;
-  return write_failure ? Status(*std::move(write_failure)) : status;
 }
 
 bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept {
@@ -259,13 +249,12 @@ bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, st
 }
 
 // Lets the system copy as much as it can. Changes offset, from and size to the rest.
-Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
-                                  bool& source_failed) {
+Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from,
+                                  std::uint64_t& size) {
   const auto& file = *os::RegularFile::of(source);
   while (size != 0) {
     const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
     const Result<os::Lease> lease = file.lease();
-    source_failed = !lease;
     if (!lease) return lease.error();
     const std::ptrdiff_t count = os::copy_range(lease->get(), from, descriptor_, offset, length);
     if (count < 0 && errno == EINTR) continue;
@@ -278,15 +267,13 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
 }
 
 Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
-                                       std::uint64_t size, bool& source_failed) {
+                                       std::uint64_t size) {
   const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
   const Result<std::shared_ptr<std::byte>> memory = os::allocate(capacity);
-  source_failed = !memory;
   if (!memory) return memory.error();
   while (size != 0) {
     const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
     Status status = os::read_exactly(source, from, bytes);
-    source_failed = !status;
     if (status) status = write_buffered(offset, bytes);
     if (!status) return status;
     offset += bytes.size(), from += bytes.size(), size -= bytes.size();
@@ -294,18 +281,15 @@ Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& sourc
   return {};
 }
 
-Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                           bool* source_failed) noexcept {
-  bool failed = false;
-  Status status = base::guarded([&]() -> Status {
-    if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size, failed);
+Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
+                           std::uint64_t size) noexcept {
+  return base::guarded([&]() -> Status {
+    if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size);
     if (system_copies_well(source, from, offset)) {
-      if (Status copied = copy_by_system(offset, source, from, size, failed); !copied) return copied;
+      if (Status copied = copy_by_system(offset, source, from, size); !copied) return copied;
     }
-    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size, failed);
+    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size);
   });
-  if (source_failed != nullptr) *source_failed = failed;
-  return status;
 }
 
 Status FileWriter::finish() {

@@ -126,11 +126,9 @@ class FileWriter {
                                    BounceBufferPool& bounce_buffers);
   // Copies [from, from + size) of source to offset. Direct copies use several threads and up to 8 MiB of memory. Other
   // copies between files are made by the system where that can be faster. All others go through a buffer of 256 KiB.
-  // Errors also: those of the source, file_truncated.
-  // *source_failed: set to true if the bytes could not be read (or there was no memory for them), whatever the error's
-  // code is, else to false. If a write failed too, the function returns the error of the write.
-  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                               bool* source_failed = nullptr) noexcept;
+  // Errors also: those of the source, file_truncated. They have no path.
+  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
+                               std::uint64_t size) noexcept;
 
   // Syncs the file unless Sync is none, and makes the system report the errors that close() would report. The
   // descriptor stays open: it holds the file's lock, and a file without a name gets its name through it. Must be called
@@ -149,12 +147,9 @@ class FileWriter {
   };
   Outcome write_direct(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
   Status write_buffered(std::uint64_t offset, std::span<const std::byte> bytes);
-  Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                        bool& source_failed);
-  Status copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size,
-                        bool& source_failed);
-  Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size,
-                             bool& source_failed);
+  Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
+  Status copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size);
+  Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
   [[nodiscard]] bool system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept;
   Status after_writing(std::size_t written);
   Error write_failed(int error_number, std::size_t size, std::uint64_t offset) const;

@@ -50,12 +50,6 @@ class ProgressMeter {
     if (progress_ && !cancelled_) call(done_);
     return cancelled_;
   }
-  // Counts bytes that must be written again.
-  void take_back(std::uint64_t written) {
-    const std::lock_guard lock(mutex_);
-    done_ -= written;
-    reported_ = std::min(reported_, done_.load());
-  }
   // Reports the total if no call has reported it. Error: cancelled.
   [[nodiscard]] Status finish() {
     const std::lock_guard lock(mutex_);

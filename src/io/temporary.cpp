@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -27,8 +26,7 @@
 #include "os/process.h"
 #include "os/system_error.h"
 
-namespace safetensors {
-namespace io {
+namespace safetensors::io {
 namespace {
 
 constexpr std::string_view kPrefix = ".safetensors-";
@@ -62,7 +60,6 @@ bool is_random_name(std::string_view name, std::string_view suffix) noexcept {
 // The files in the folder of a writer.
 struct Contents {
   bool only_files = true;
-  std::uint64_t size = 0;    // sum, in bytes
   std::int64_t changed = 0;  // seconds since 1970: time of the last change of any file
 };
 
@@ -74,86 +71,45 @@ Contents contents_of(int folder) {
     os::FileStatus file;
     if (os::status_at(folder, name.c_str(), os::Symlinks::keep, file) != 0) continue;
     contents.only_files = contents.only_files && !file.is_directory();
-    contents.size += file.identity.size;
     contents.changed = std::max({contents.changed, file.modified_seconds, file.identity.changed_seconds});
   }
   return contents;
 }
 
-// Reports a temporary that stays because of an error.
-Temporary failed(Temporary found, Error error) {
-  found.state = TemporaryState::failed;
-  error.path = found.path;
-  found.error = std::move(error);
-  return found;
-}
-
 // The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
-TemporaryState state_of(int file, std::chrono::seconds min_age) {
-  switch (lock_temporary(file)) {
-    case TemporaryLock::taken:
-      return TemporaryState::stale;
-    case TemporaryLock::held:
-      return TemporaryState::in_use;
-    case TemporaryLock::unknown:
-      break;
-  }
-  os::FileStatus status;
-  if (os::status_of(file, status) != 0) return TemporaryState::recent;
-  std::int64_t changed = std::max(status.modified_seconds, status.identity.changed_seconds);
-  if (status.is_directory()) changed = std::max(changed, contents_of(file).changed);
+bool is_stale(int file, std::int64_t changed, std::chrono::seconds min_age) {
+  const TemporaryLock lock = lock_temporary(file);
+  if (lock != TemporaryLock::unknown) return lock == TemporaryLock::taken;
   // A time can lie in the future: time() lags behind by up to one tick, and a server has its own clock.
-  const std::int64_t age = std::max(std::int64_t{std::time(nullptr)} - changed, std::int64_t{0});
-  return age >= min_age.count() ? TemporaryState::stale : TemporaryState::recent;
+  return std::max(std::int64_t{std::time(nullptr)} - changed, std::int64_t{0}) >= min_age.count();
 }
 
 // Runs while the lock is held, or after the age was checked. The folder of a killed writer holds only files. Returns
-// nothing if the temporary is gone.
-std::optional<Temporary> remove_stale(int directory, const std::string& name, int file,
-                                      const os::FileIdentity& identity, Temporary found) {
+// false if the temporary is gone, because the writer has just put it in place, or if it cannot be removed.
+bool remove_stale(int directory, const std::string& name, int file, const os::FileIdentity& identity) {
   os::FileStatus now;
   if (os::status_at(directory, name.c_str(), os::Symlinks::keep, now) != 0 || !now.identity.same_file(identity))
-    return std::nullopt;  // The writer has just put the file in place.
-  int error_number = now.is_directory() ? remove_files(file, found.path) : 0;
-  if (error_number == 0) {
-    const int removed =
-        now.is_directory() ? os::remove_directory(directory, name.c_str()) : os::unlink_at(directory, name.c_str());
-    if (removed != 0) error_number = errno;
-  }
-  if (error_number == ENOENT) return std::nullopt;
-  if (error_number != 0)
-    return failed(std::move(found), os::system_error(Errc::write_failed, error_number, "cannot remove"));
-  found.state = TemporaryState::removed;
-  return found;
+    return false;
+  if (!now.is_directory()) return os::unlink_at(directory, name.c_str()) == 0;
+  return remove_files(file, name) == 0 && os::remove_directory(directory, name.c_str()) == 0;
 }
 
-// Returns nothing if the name is not that of a temporary, or if its writer has finished.
-std::optional<Temporary> clean(int directory, const std::string& name, const std::string& path,
-                               const CleanOptions& options) {
+// Returns whether the name is that of a stale temporary. Also removes it, and returns whether that succeeded.
+bool clean(int directory, const std::string& name, const CleanOptions& options) {
   os::FileStatus seen, opened;
-  if (os::status_at(directory, name.c_str(), os::Symlinks::keep, seen) != 0) return std::nullopt;
+  if (os::status_at(directory, name.c_str(), os::Symlinks::keep, seen) != 0) return false;
   if (seen.is_regular() ? !is_temporary_name(name) : !seen.is_directory() || !is_temporary_folder_name(name))
-    return std::nullopt;
-  Temporary found{.path = os::join_path(path, name), .size = seen.identity.size};
+    return false;
   // The lock needs an open file, for reading or for writing.
   os::Descriptor file(os::open_at(directory, name.c_str(), os::OpenFlags::read | os::kDistrust, 0));
   if (!file.valid() && errno == EACCES && seen.is_regular())
     file = os::Descriptor(os::open_at(directory, name.c_str(), os::OpenFlags::write | os::kDistrust, 0));
-  if (!file.valid() || os::status_of(file.get(), opened) != 0) {
-    if (errno == ENOENT) return std::nullopt;
-    return failed(std::move(found), os::system_error(Errc::open_failed, errno, "cannot open"));
-  }
-  if (!opened.identity.same_file(seen.identity)) return std::nullopt;
-  if (opened.is_directory()) {
-    const Contents contents = contents_of(file.get());
-    found.size = contents.size;
-    if (!contents.only_files)
-      return failed(std::move(found), base::make_error(Errc::write_failed, "a folder in it was not made by a writer"));
-  }
-  found.state = state_of(file.get(), options.min_age);
-  if (found.state == TemporaryState::stale && !options.dry_run)
-    return remove_stale(directory, name, file.get(), opened.identity, std::move(found));
-  return found;
+  if (!file.valid() || os::status_of(file.get(), opened) != 0 || !opened.identity.same_file(seen.identity))
+    return false;
+  const Contents contents = opened.is_directory() ? contents_of(file.get()) : Contents();
+  const std::int64_t changed = std::max({opened.modified_seconds, opened.identity.changed_seconds, contents.changed});
+  if (!contents.only_files || !is_stale(file.get(), changed, options.min_age)) return false;
+  return options.dry_run || remove_stale(directory, name, file.get(), opened.identity);
 }
 
 }  // namespace
@@ -219,9 +175,8 @@ FolderLock::~FolderLock() {
   if (folder_ >= 0) (void)os::unlock(folder_);
 }
 
-Result<std::vector<Temporary>> clean_directory(std::string_view directory, const CleanOptions& options,
-                                               std::size_t max_names) noexcept {
-  return base::guarded([&]() -> Result<std::vector<Temporary>> {
+Result<std::vector<std::string>> clean_directory(std::string_view directory, const CleanOptions& options) noexcept {
+  return base::guarded([&]() -> Result<std::vector<std::string>> {
     if (directory.find('\0') != std::string_view::npos)
       return base::make_error(Errc::invalid_argument, "path contains a zero byte", directory);
     const std::string path = os::generic_path(directory);
@@ -230,24 +185,19 @@ Result<std::vector<Temporary>> clean_directory(std::string_view directory, const
     const auto is_ours = [](std::string_view name) {
       return is_temporary_name(name) || is_temporary_folder_name(name);
     };
-    const Result<std::vector<std::string>> names =
-        os::list_names(os::Descriptor(os::duplicate(opened.get())), path, is_ours, max_names);
-    if (!names) return names.error();
-    std::vector<Temporary> all;
-    for (const std::string& name : *names) {
-      if (std::optional<Temporary> found = clean(opened.get(), name, path, options)) all.push_back(*std::move(found));
-    }
-    return all;
+    Result<std::vector<std::string>> names =
+        os::list_names(os::Descriptor(os::duplicate(opened.get())), path, is_ours, options.max_names);
+    if (!names) return names;
+    std::erase_if(*names, [&](const std::string& name) { return !clean(opened.get(), name, options); });
+    for (std::string& name : *names) name = os::join_path(path, name);
+    return names;
   });
 }
 
 void remove_orphans(const std::string& directory, std::size_t max_names) noexcept {
-  (void)base::guarded([&]() -> Status {
-    // Without locks, the age proves little: a slow writer may have finished one of its files long ago.
-    const CleanOptions options{.min_age = std::chrono::seconds::max()};
-    const auto cleaned = clean_directory(directory.empty() ? "." : directory, options, max_names);
-    return cleaned ? Status() : Status(cleaned.error());
-  });
+  // Without locks, the age proves little: a slow writer may have finished one of its files long ago.
+  const CleanOptions options{.min_age = std::chrono::seconds::max(), .max_names = max_names};
+  (void)clean_directory(directory.empty() ? std::string_view(".") : directory, options);
 }
 
 int remove_files(int directory, const std::string& path) {
@@ -259,5 +209,4 @@ int remove_files(int directory, const std::string& path) {
   return 0;
 }
 
-}  // namespace io
-}  // namespace safetensors
+}  // namespace safetensors::io

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,38 +15,7 @@
 
 #include "os/system.h"
 
-namespace safetensors {
-inline namespace v0 {
-
-// The state in which clean_directory() found a temporary file, or its action on the file.
-enum class TemporaryState : std::uint8_t {
-  removed,  // removed, because no writer used it
-  stale,    // left in place by a dry run; no writer uses it
-  in_use,   // left in place, because a living writer holds its lock
-  recent,   // left in place: locks prove nothing here, and it changed less than CleanOptions::min_age ago
-  failed,   // left in place because of an error; Temporary::error holds it
-};
-
-// The temporary file or folder of a writer, or a directory that could not be read.
-struct Temporary {
-  std::string path;        // the path given to clean_directory(), a separator, and the path below it
-  std::uint64_t size = 0;  // in bytes; of a temporary folder, the size of its files; of another directory, 0
-  TemporaryState state = TemporaryState::stale;  // the state of the file, or the action on it
-  std::optional<Error> error = std::nullopt;     // set if and only if `state` is `failed`
-};
-
-// Options of clean_directory().
-struct CleanOptions {
-  // Remove nothing. Only report.
-  bool dry_run = false;
-  // Minimum age of a stale temporary on file systems where writers hold no lock. The age is the time since the last
-  // change. These file systems are network file systems, user-space file systems, and those without `flock()`.
-  std::chrono::seconds min_age = std::chrono::hours(24);
-};
-
-}  // namespace v0
-
-namespace io {
+namespace safetensors::io {
 
 // Returns `.safetensors-<16 hex digits>.tmp` with random digits. The name is short and plain, so it is valid on every
 // file system.
@@ -100,7 +68,13 @@ class FolderLock {
   int folder_;  // -1: no lock
 };
 
-inline constexpr std::size_t kAllNames = std::numeric_limits<std::size_t>::max();
+struct CleanOptions {
+  bool dry_run = false;  // removes nothing
+  // Minimum age of a stale temporary on file systems where writers hold no lock. The age is the time since the last
+  // change. These file systems are network file systems, user-space file systems, and those without `flock()`.
+  std::chrono::seconds min_age = std::chrono::hours(24);
+  std::size_t max_names = std::numeric_limits<std::size_t>::max();  // names to read, in the order of the system
+};
 
 // Removes the temporary files and folders that killed writers left: files called `.safetensors-<16 hex digits>.tmp`,
 // and folders called `.safetensors-<16 hex digits>.folder`, which a CheckpointWriter makes.
@@ -110,18 +84,16 @@ inline constexpr std::size_t kAllNames = std::numeric_limits<std::size_t>::max()
 // holds a lock (`flock`) on its temporary, and such a temporary stays in place. Call this function on the machine that
 // writes: it cannot see the lock of a writer on another machine. On network file systems there are no locks.
 //
-// Returns the temporaries, sorted by path. A temporary that could not be removed is in the list, with its error.
-// Errors: open_failed and read_failed (for `directory` itself), out_of_memory.
-// Thread-safe, also while writers run. max_names: how many names of the directory are read, in the order of the system.
-[[nodiscard]] Result<std::vector<Temporary>> clean_directory(std::string_view directory,
-                                                             const CleanOptions& options = {},
-                                                             std::size_t max_names = kAllNames) noexcept;
+// Returns the paths of the temporaries that it removed, or would remove without dry_run, in sorted order. A temporary
+// that cannot be opened or removed stays. Errors: open_failed and read_failed (for `directory` itself), out_of_memory.
+// Thread-safe, also while writers run.
+[[nodiscard]] Result<std::vector<std::string>> clean_directory(std::string_view directory,
+                                                               const CleanOptions& options = {}) noexcept;
 
 // Removes the temporaries in a directory whose locks prove that their writers are dead. Ignores errors.
-void remove_orphans(const std::string& directory, std::size_t max_names = kAllNames) noexcept;
+void remove_orphans(const std::string& directory, std::size_t max_names = CleanOptions().max_names) noexcept;
 
 // Removes all regular files and symlinks in a directory. Returns 0 or errno.
 [[nodiscard]] int remove_files(int directory, const std::string& path);
 
-}  // namespace io
-}  // namespace safetensors
+}  // namespace safetensors::io

@@ -53,18 +53,6 @@ class RangeSet {
     return std::nullopt;
   }
 
-  // Removes a range that claim() added. May throw std::bad_alloc, and then removes nothing.
-  void release(ByteRange range) {
-    if (range.begin == range.end) return;
-    auto found = std::prev(written_.upper_bound(range.begin));
-    const std::uint64_t end = found->second;
-    if (end > range.end) written_.emplace(range.end, end);
-    if (found->first < range.begin)
-      found->second = range.begin;
-    else
-      written_.erase(found);
-  }
-
   // The first range of [0, size) that is not in the set, or nullopt.
   [[nodiscard]] std::optional<ByteRange> first_gap(std::uint64_t size) const {
     const auto first = written_.begin();

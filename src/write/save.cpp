@@ -188,18 +188,13 @@ class ImageWriter {
         staged.insert(staged.end(), piece.bytes.begin(), piece.bytes.end());
         continue;
       }
-      bool source_failed = false;
       Status status = piece.from != nullptr
-                          ? copy_tensor(file, piece.offset, *piece.from, meter_, source_failed)
+                          ? copy_tensor(file, piece.offset, *piece.from, meter_)
                           : meter_.in_steps(piece.size, [&](std::uint64_t at, std::uint64_t size) {
                               return file.write_at(
                                   piece.offset + at,
                                   piece.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
                             });
-      if (source_failed) {
-        const File source = piece.from->file();
-        return base::with_path(std::move(status).error(), source.path());
-      }
       if (!status) return status;
     }
     return flush(pieces.back().offset + pieces.back().size);

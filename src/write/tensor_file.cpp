@@ -94,26 +94,19 @@ Status WriteSession::close(std::span<const std::unique_ptr<TensorFile>> files) {
   });
 }
 
-Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter,
-                   bool& source_failed) {
+Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter) {
   const File file = from.file();
   const std::uint64_t offset = from.info().file_offset;
   const std::uint64_t nbytes = from.info().nbytes();
   const Source::Memory memory = file.source().memory(offset, nbytes);
-  std::uint64_t reached = 0;
-  source_failed = false;
-  Status status = meter.in_steps(nbytes, [&](std::uint64_t at, std::uint64_t size) {
-    reached = at;
-    if (memory.bytes.size() != nbytes) return to.copy_at(target + at, file.source(), offset + at, size, &source_failed);
-    return to.write_at(target + at, memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+  return meter.in_steps(nbytes, [&](std::uint64_t at, std::uint64_t size) {
+    if (memory.bytes.size() == nbytes)
+      return to.write_at(target + at,
+                         memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    Status status = to.copy_at(target + at, file.source(), offset + at, size);
+    // An error of writing has the path of the output.
+    return status ? status : base::with_path(std::move(status).error(), file.path());
   });
-  if (source_failed) meter.take_back(reached);
-  return status;
-}
-
-void WriteSession::release(RangeSet& written, ByteRange range) {
-  const std::lock_guard lock(mutex_);
-  written.release(range);
 }
 
 Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io::AtomicFile>> file,
@@ -351,13 +344,7 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
 
   const Result<io::FileWriter*> to = output();
   if (!to) return session_.conclude(to.error());
-  bool source_failed = false;
-  Status status = copy_tensor(**to, data_start_ + range.begin, from, session_.meter, source_failed);
-  if (!source_failed) return session_.conclude(std::move(status));
-  // The tensor counts as not written, and the caller may try again.
-  session_.release(written_, range);
-  const File source = from.file();
-  return base::with_path(std::move(status).error(), source.path());
+  return session_.conclude(copy_tensor(**to, data_start_ + range.begin, from, session_.meter));
 }
 
 }  // namespace safetensors::write

@@ -45,8 +45,6 @@ class WriteSession {
   Status close_after(const std::function<Status()>& change);
   // Closes the writer if no byte of its files is missing. Errors also: incomplete_write.
   Status close(std::span<const std::unique_ptr<TensorFile>> files);
-  // Makes a range of a file count as not written.
-  void release(RangeSet& written, ByteRange range);
 
   io::ProgressMeter meter;
   io::BounceBufferPool bounce_buffers;  // of all files
@@ -132,11 +130,10 @@ class TensorFile {
   RangeSet written_;
 };
 
-// Copies a whole tensor of another file to offset `target`. The meter counts its bytes. source_failed: set to true if
-// only reading the source failed, else to false. If it is true, the meter has counted no byte of the tensor. Errors:
-// those of FileWriter::copy_at(), cancelled.
-[[nodiscard]] Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter,
-                                 bool& source_failed);
+// Copies a whole tensor of another file to offset `target`. The meter counts its bytes. Errors: those of
+// FileWriter::copy_at(), cancelled. An error of reading has the path of the source.
+[[nodiscard]] Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from,
+                                 io::ProgressMeter& meter);
 
 // writer_closed.
 [[nodiscard]] Error closed_error();

@@ -19,21 +19,14 @@ namespace safetensors::test {
 namespace {
 
 using namespace std::chrono_literals;
-using States = std::vector<std::pair<std::string, TemporaryState>>;
-
 constexpr const char* kName = ".safetensors-0123456789abcdef.tmp";
 
 class CleanDirectory : public testing::Test {
  protected:
-  States clean(const CleanOptions& options = {}) { return states(io::clean_directory(directory.path(), options)); }
-  static States states(const Result<std::vector<Temporary>>& found) {
+  Names clean(const io::CleanOptions& options = {}) {
+    const Result<Names> found = io::clean_directory(directory.path(), options);
     EXPECT_TRUE(succeeds(found));
-    States states;
-    for (const Temporary& temporary : *found) {
-      EXPECT_EQ(temporary.error.has_value(), temporary.state == TemporaryState::failed);
-      states.emplace_back(temporary.path, temporary.state);
-    }
-    return states;
+    return found ? *found : Names{"an error"};
   }
 
   const TemporaryDirectory directory;
@@ -42,14 +35,9 @@ class CleanDirectory : public testing::Test {
 
 TEST_F(CleanDirectory, RemovesUnusedTemporaries) {
   put(path, "four");
-  const Result<std::vector<Temporary>> looked = io::clean_directory(directory.path(), {.dry_run = true});
-  ASSERT_TRUE(succeeds(looked));
-  ASSERT_EQ(looked->size(), 1u);
-  EXPECT_EQ((*looked)[0].path, path);
-  EXPECT_EQ((*looked)[0].size, 4u);
-  EXPECT_EQ((*looked)[0].state, TemporaryState::stale);
+  EXPECT_EQ(clean({.dry_run = true}), Names{path});
   EXPECT_EQ(contents(path), "four");
-  EXPECT_EQ(clean(), (States{{path, TemporaryState::removed}}));
+  EXPECT_EQ(clean(), Names{path});
   EXPECT_EQ(directory.names(), Names{});
   EXPECT_EQ(open_below(directory.path()), 0u);
 }
@@ -57,24 +45,20 @@ TEST_F(CleanDirectory, RemovesUnusedTemporaries) {
 TEST_F(CleanDirectory, LeavesLivingWritersAlone) {
   put(directory / "model", "old");
   auto writer = AtomicFile::create(directory / "model", 3, {}).value();
-  for (const bool dry_run : {false, true}) {
-    const States found = clean({.dry_run = dry_run, .min_age = 0s});
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].second, TemporaryState::in_use);
-  }
+  for (const bool dry_run : {false, true}) EXPECT_EQ(clean({.dry_run = dry_run, .min_age = 0s}), Names{});
+  EXPECT_EQ(directory.names().size(), 2U);
   ASSERT_TRUE(succeeds(writer->write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(writer->file().finish()));
-  EXPECT_EQ(clean({.min_age = 0s})[0].second, TemporaryState::in_use);
+  EXPECT_EQ(clean({.min_age = 0s}), Names{});
   ASSERT_TRUE(succeeds(writer->commit()));
-  EXPECT_EQ(clean(), States{});
+  EXPECT_EQ(clean(), Names{});
   EXPECT_EQ(contents(directory / "model"), "new");
 }
 
 TEST_F(CleanDirectory, RemovesTemporaryOfKilledWriter) {
   put(directory / "model", "old");
-  kill_while_writing(directory / "model",
-                     [&] { EXPECT_EQ(clean({.min_age = 0s}).at(0).second, TemporaryState::in_use); });
-  EXPECT_EQ(clean().at(0).second, TemporaryState::removed);
+  kill_while_writing(directory / "model", [&] { EXPECT_EQ(clean({.min_age = 0s}), Names{}); });
+  EXPECT_EQ(clean().size(), 1U);
   EXPECT_EQ(directory.names(), Names{"model"});
   EXPECT_EQ(contents(directory / "model"), "old");
 }
@@ -88,10 +72,10 @@ TEST_F(CleanDirectory, RemovesFolderOfKilledWriter) {
   ASSERT_EQ(::symlink("../target", (folder + "/link").c_str()), 0);
   os::Descriptor writer(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(os::lock(writer.get()), 0);
-  EXPECT_EQ(clean(), (States{{folder, TemporaryState::in_use}}));
+  EXPECT_EQ(clean(), Names{});
   writer.reset();
-  EXPECT_EQ(clean({.dry_run = true}), (States{{folder, TemporaryState::stale}}));
-  EXPECT_EQ(clean(), (States{{folder, TemporaryState::removed}}));
+  EXPECT_EQ(clean({.dry_run = true}), Names{folder});
+  EXPECT_EQ(clean(), Names{folder});
   EXPECT_EQ(directory.names(), Names{"target"});
   EXPECT_EQ(contents(directory / "target"), "kept");
 }
@@ -100,9 +84,9 @@ TEST_F(CleanDirectory, TrustsLocksOverAge) {
   put(path, "four");
   const os::Descriptor writer(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(os::lock(writer.get()), 0);
-  EXPECT_EQ(clean({.min_age = 0s}), (States{{path, TemporaryState::in_use}}));
+  EXPECT_EQ(clean({.min_age = 0s}), Names{});
   ASSERT_EQ(os::unlock(writer.get()), 0);
-  EXPECT_EQ(clean({.min_age = 1000h}), (States{{path, TemporaryState::removed}}));
+  EXPECT_EQ(clean({.min_age = 1000h}), Names{path});
 }
 
 TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
@@ -117,7 +101,7 @@ TEST_F(CleanDirectory, KeepsWhatNoWriterMakes) {
   ASSERT_EQ(::mkdir((folder + "/inside").c_str(), 0700), 0);
   put(folder + "/file", "kept");
   const Names names = directory.names();
-  EXPECT_EQ(clean({.min_age = 0s}), (States{{folder, TemporaryState::failed}}));
+  EXPECT_EQ(clean({.min_age = 0s}), Names{});
   EXPECT_EQ(directory.names(), names);
   EXPECT_EQ(contents(directory / "target"), "kept");
 }
@@ -128,7 +112,7 @@ TEST_F(CleanDirectory, FollowsNamedLinkToDirectory) {
   ASSERT_EQ(::symlink(directory.path().c_str(), (elsewhere / "link").c_str()), 0);
   const auto found = io::clean_directory(elsewhere / "link");
   ASSERT_TRUE(succeeds(found));
-  EXPECT_EQ(found->at(0).path, elsewhere / "link/" + kName);
+  EXPECT_EQ(found->at(0), elsewhere / "link/" + kName);
   EXPECT_EQ(directory.names(), Names{});
 }
 
@@ -153,7 +137,7 @@ TEST_F(CleanDirectory, OpensWriteOnlyFiles) {
   }
   EXPECT_EQ(in_child([&] {
               if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-              return clean() == States{{path, TemporaryState::removed}};
+              return clean() == Names{path};
             }),
             0);
 }

@@ -232,28 +232,5 @@ TEST_F(WriterProgress, CancelsAllLaterCalls) {
   }
 }
 
-TEST_F(WriterProgress, ReachesFileSizeAfterFailedCopy) {
-  const std::uint64_t shape[] = {kSize};
-  const TensorData tensors[] = {{"t", Dtype::U8, shape, bytes}};
-  const std::string from = directory / "from";
-  ASSERT_TRUE(succeeds(save(from, tensors, std::nullopt, {.durability = Durability::none})));
-  const std::string whole = contents(from);
-  const File file = File::open(from, {.access = Access::read}).value();
-  std::uint64_t last = 0;
-  Writer writer = create(Durability::full, [&](std::uint64_t done, std::uint64_t total) {
-    EXPECT_LE(done, total);
-    last = done;
-    return true;
-  });
-  ASSERT_EQ(::truncate(from.c_str(), 36 << 20), 0);
-  const Status failed = writer.copy("t", file.tensor("t").value());
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, Errc::file_truncated);
-  ASSERT_TRUE(succeeds(writer.write("t", 0, bytes)));
-  ASSERT_TRUE(succeeds(writer.commit()));
-  EXPECT_EQ(last, whole.size());
-  EXPECT_TRUE(contents(path) == whole);
-}
-
 }  // namespace
 }  // namespace safetensors
