@@ -275,7 +275,7 @@ Status TensorFile::write(const TensorInfo& tensor, std::uint64_t offset, std::sp
   const Result<ByteRange> range = locate(tensor, offset, bytes.size());
   if (!range) return range.error();
   if (Status status = claim(tensor, *range); !status) return status;
-  return session_.conclude(write_claimed(range->begin, bytes));
+  return session_.conclude(base::guarded([&] { return write_claimed(range->begin, bytes); }));
 }
 
 // begin: offset in the data of the file.
@@ -313,14 +313,15 @@ Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::s
                                         std::to_string(part->nbytes()) + " bytes, the data " +
                                         std::to_string(bytes.size()));
   if (Status status = claim(**tensor, *part); !status) return status;
-  format::Runs runs(*part);
-  for (format::ByteRun run; runs.next(run);) {
-    const auto size = static_cast<std::size_t>(run.size);
-    Status status = write_claimed((*tensor)->begin + run.offset, bytes.first(size));
-    if (!status) return session_.conclude(std::move(status));
-    bytes = bytes.subspan(size);
-  }
-  return {};
+  return session_.conclude(base::guarded([&]() -> Status {
+    format::Runs runs(*part);
+    for (format::ByteRun run; runs.next(run);) {
+      const auto size = static_cast<std::size_t>(run.size);
+      if (Status status = write_claimed((*tensor)->begin + run.offset, bytes.first(size)); !status) return status;
+      bytes = bytes.subspan(size);
+    }
+    return {};
+  }));
 }
 
 Status TensorFile::check_same(const TensorInfo& tensor, const Tensor& from) const {
@@ -341,10 +342,10 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
   if (Status status = check_same(*tensor, from); !status) return status;
   const ByteRange range{tensor->begin, tensor->end};
   if (Status status = claim(*tensor, range); !status) return status;
-
-  const Result<io::FileWriter*> to = output();
-  if (!to) return session_.conclude(to.error());
-  return session_.conclude(copy_tensor(**to, data_start_ + range.begin, from, session_.meter));
+  return session_.conclude(base::guarded([&]() -> Status {
+    const Result<io::FileWriter*> to = output();
+    return to ? copy_tensor(**to, data_start_ + range.begin, from, session_.meter) : Status(to.error());
+  }));
 }
 
 }  // namespace safetensors::write
