@@ -158,8 +158,7 @@ bool CheckpointPaths::index_counts(const std::string& folder, const format::Mode
   if (!index) return false;
   const format::ShardIndex& shards = **index;
   for (std::uint32_t i = 0; i < shards.shard_count(); ++i) {
-    const std::string_view shard = shards.shard(i);
-    if (!format::shard_less(shard, model.whole) && !format::shard_less(model.whole, shard)) return true;
+    if (shards.shard(i) == model.whole) return true;
   }
   const Result<File> file = File::open(os::join_path(folder, model.whole), {.access = Access::read});
   return file && file->header().size() < shards.size() &&

@@ -279,10 +279,7 @@ void CheckpointFolder::look_at_old_files() {
 
 // Returns whether the old index may name the file. An invalid index names no file, because readers refuse it.
 bool CheckpointFolder::old_index_names(const std::string& name) const {
-  const auto same = [key = os::name_key(name)](const std::string& shard) {
-    const std::string other = os::name_key(shard);
-    return !format::shard_less(other, key) && !format::shard_less(key, other);
-  };
+  const auto same = [key = os::name_key(name)](const std::string& shard) { return os::name_key(shard) == key; };
   return named_.unreadable || std::ranges::any_of(named_.of_model, same);
 }
 
@@ -338,27 +335,21 @@ Status CheckpointFolder::create_index() {
 }
 
 Status CheckpointFolder::write_index() {
-  std::uint64_t offset = 0;
-  Status status = write_index_text([&](std::string_view text) {
-    return index_->write_at(std::exchange(offset, offset + text.size()), bytes_of(text));
-  });
-  if (status) status = check_index_size(offset, path_);
+  const Result<std::string> text = index_text();
+  Status status = text ? check_index_size(text->size(), path_) : Status(text.error());
+  if (status) status = index_->write_at(0, bytes_of(*text));
   if (status) status = index_->file().finish();
   return status ? index_->check() : status;
 }
 
-// Calls write() with one piece of the text after the other.
-Status CheckpointFolder::write_index_text(const std::function<Status(std::string_view)>& write) const {
+// Returns the text of the index with the names of the files.
+Result<std::string> CheckpointFolder::index_text() const {
   const std::string_view text = layout_.index_text();
-  if (!text.empty() && names_ != layout_names_) return format::rename_files(text, layout_names_, names_, write);
-  for (std::size_t begin = 0; begin < text.size(); begin += kHeadPiece) {
-    if (Status status = write(text.substr(begin, kHeadPiece)); !status) return status;
-  }
-  if (!text.empty()) return {};
+  if (!text.empty()) return format::rename_files(text, layout_names_, names_);
   format::IndexText one_file;
-  if (Status status = one_file.metadata(layout_.total_size(), {}); !status) return status;
+  if (Status status = one_file.metadata(layout_.total_size(), {}); !status) return std::move(status).error();
   for (const TensorInfo& tensor : layout_.files()[0].header.tensors()) one_file.tensor(tensor.name, names_[0]);
-  return write(std::move(one_file).finish());
+  return std::move(one_file).finish();
 }
 
 Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std::string& name,

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,7 +74,7 @@ class CheckpointFolder {
                                                                      const io::AtomicFileOptions& more) const;
   Status create_index();
   Status write_index();
-  Status write_index_text(const std::function<Status(std::string_view)>& write) const;
+  [[nodiscard]] Result<std::string> index_text() const;
   Status put_in_place(Files files);
   Status remove_hiding(const std::string& name, io::AtomicFile& file);
   void remove_old_files() noexcept;

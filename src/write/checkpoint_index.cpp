@@ -73,8 +73,7 @@ Result<OtherFiles> other_files(const std::string& folder, const Names& names) {
   for (const std::string& one : below) {
     if (Result<Names> more = files_in(folder, one)) std::ranges::move(*more, std::back_inserter(*listed));
   }
-  const auto less = [](std::string_view a, std::string_view b) { return format::shard_less(a, b); };
-  std::set<std::string_view, decltype(less)> known(names.begin(), names.end(), less);
+  const std::set<std::string_view> known(names.begin(), names.end());
   OtherFiles others;
   for (std::string& name : *listed) {
     if (!known.contains(name)) others.stray.push_back(std::move(name));

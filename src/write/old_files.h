@@ -15,18 +15,13 @@
 
 namespace safetensors::write {
 
-struct ShardLess {
-  using is_transparent = void;
-  bool operator()(std::string_view a, std::string_view b) const noexcept { return format::shard_less(a, b); }
-};
-
 // Returns the name of the index for a model: one of its stem in the folder, if the folder lacks that of the layout.
 // listed: the names in the folder. Throws std::bad_alloc.
 [[nodiscard]] std::string index_of(const std::vector<std::string>& listed, const CheckpointLayout& layout);
 
 // The files that the indexes in a folder name.
 struct NamedFiles {
-  using Names = std::set<std::string, ShardLess>;
+  using Names = std::set<std::string>;
 
   bool has_index = false;       // the folder has the index of the model
   bool certain = true;          // false: an index is invalid or cannot be read, so it may name any file

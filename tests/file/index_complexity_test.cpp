@@ -61,29 +61,5 @@ TEST(IndexComplexity, ReadsFewSlotsInCheckpoint) {
   }
 }
 
-// One file under many names is opened once.
-TEST(IndexComplexity, JoinsSpellingsOfOnePath) {
-  const TemporaryDirectory directory;
-  put(directory / "a.safetensors", u8_file({{"t0", "x"}, {"t1", "x"}, {"t2", "x"}, {"t3", "x"}}));
-  const std::string path = directory / "model.safetensors.index.json";
-  put(path, index_text({{"t0", "./a.safetensors"},
-                        {"t1", "././/a.safetensors"},
-                        {"t2", "a.safetensors"},
-                        {"t3", "./././a.safetensors"}}));
-  const Result<Checkpoint> checkpoint = Checkpoint::open(path);
-  ASSERT_TRUE(succeeds(checkpoint));
-  EXPECT_EQ(checkpoint->files().size(), 1U);
-  EXPECT_EQ(names_of(*checkpoint), (std::vector<std::string>{"t0", "t1", "t2", "t3"}));
-}
-
-TEST(IndexComplexity, OrdersShardsByBytes) {
-  const std::vector<std::string> ascending = {"./B", "a", "a-b", "a.b", ".//a/./b", "b", "b//./././c"};
-  for (std::size_t i = 0; i < ascending.size(); ++i)
-    for (std::size_t j = 0; j < ascending.size(); ++j)
-      EXPECT_EQ(format::shard_less(ascending[i], ascending[j]), i < j) << ascending[i] << " " << ascending[j];
-  EXPECT_FALSE(format::shard_less("a/b", "a//./b"));
-  EXPECT_FALSE(format::shard_less("a//./b", "a/b"));
-}
-
 }  // namespace
 }  // namespace safetensors::test

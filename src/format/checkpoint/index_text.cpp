@@ -2,8 +2,8 @@
 // gives.
 #include "format/checkpoint/index_text.h"
 
-#include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -71,40 +71,27 @@ std::string IndexText::finish() && {
   return std::move(text_);
 }
 
-// Each entry is a line that ends in the name of its file, because JSON escapes the ends of lines in names. The members
-// of `metadata` are deeper, so the first line of this form at depth 1 begins the entries.
-Status rename_files(std::string_view text, FileNames from, FileNames to,
-                    const std::function<Status(std::string_view)>& write) {
-  constexpr std::size_t kPiece = std::size_t{64} << 10;
+// JSON escapes quotes and ends of lines in names, and a file has no colon in its name. So `: "` stands only before a
+// file, and the line ends after it. The members of `metadata` are deeper, so the first line of this form at depth 1 begins the entries.
+std::string rename_files(std::string_view text, std::span<const std::string> from, std::span<const std::string> to) {
   constexpr std::string_view kEntries = "\n  \"weight_map\": {";
   const auto quoted = [](const std::string& name) {
     std::string literal;
     json::append_ascii_string(literal, name);
     return literal;
   };
-  std::size_t line = text.find(kEntries) + kEntries.size();
-  std::string piece(text.substr(0, line));
-  std::size_t file = 0;
-  std::string old_name = quoted(from[0]);
-  while (line < text.size()) {
-    const std::size_t end = std::min(text.find('\n', line + 1), text.size());
-    std::string_view entry = text.substr(line, end - line);
-    const std::string_view comma = entry.ends_with(',') ? "," : "";
-    entry.remove_suffix(comma.size());
-    std::size_t owner = file;
-    while (!entry.ends_with(old_name) && ++owner < from.size()) old_name = quoted(from[owner]);
-    if (owner == from.size()) {  // a line after the last entry
-      piece += text.substr(line);
-      break;
-    }
-    file = owner;
-    piece.append(entry.substr(0, entry.size() - old_name.size())).append(quoted(to[file])).append(comma);
-    line = end;
-    if (piece.size() < kPiece) continue;
-    if (Status status = write(piece); !status) return status;
-    piece.clear();
+  std::map<std::string, std::string, std::less<>> renamed;
+  for (std::size_t i = 0; i < from.size(); ++i) renamed.emplace(quoted(from[i]), quoted(to[i]));
+  std::size_t done = text.find(kEntries) + kEntries.size();
+  std::string out(text.substr(0, done));
+  for (std::size_t colon = 0; (colon = text.find(": \"", done)) != text.npos;) {
+    const std::size_t name = colon + 2;
+    std::size_t end = text.find('\n', name);
+    if (text[end - 1] == ',') --end;
+    out.append(text.substr(done, name - done)).append(renamed.find(text.substr(name, end - name))->second);
+    done = end;
   }
-  return write(piece);
+  return out.append(text.substr(done));
 }
 
 }  // namespace safetensors::format

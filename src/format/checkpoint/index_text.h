@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,13 +28,9 @@ class IndexText {
   bool has_tensor_ = false;
 };
 
-// Names of the files of a model, in the order of their numbers.
-using FileNames = std::span<const std::string>;
-
-// Writes the text of an index again, with other names of files. text: made by IndexText, with the tensors in the order
-// of the files `from`. from, to: the old and the new names, one per file. write: takes the text in pieces of at least
-// 64 KiB, except for the last. Returns the first error of `write`. Throws std::bad_alloc.
-[[nodiscard]] Status rename_files(std::string_view text, FileNames from, FileNames to,
-                                  const std::function<Status(std::string_view)>& write);
+// Returns the text of an index with other names of files. text: made by IndexText. from, to: the old and the new names
+// of all files. Throws std::bad_alloc.
+[[nodiscard]] std::string rename_files(std::string_view text, std::span<const std::string> from,
+                                       std::span<const std::string> to);
 
 }  // namespace safetensors::format

@@ -35,31 +35,6 @@ bool leads_up(std::string_view component) noexcept {
   return component.starts_with("..") && component.find_first_not_of(". ") == std::string_view::npos;
 }
 
-// Iterates over the characters of a path. Skips `./` and repeated slashes, because they do not change the file.
-class PathCharacters {
- public:
-  explicit PathCharacters(std::string_view path) noexcept : rest_(path) { skip(); }
-  // Returns -1 at the end.
-  int next() noexcept {
-    if (rest_.empty()) return -1;
-    const char c = rest_[0];
-    rest_.remove_prefix(1);
-    if (c == '/') skip();
-    return static_cast<unsigned char>(c);
-  }
-
- private:
-  void skip() noexcept {
-    while (rest_.starts_with('/') || rest_.starts_with("./")) rest_.remove_prefix(rest_[0] == '/' ? 1 : 2);
-  }
-  std::string_view rest_;
-};
-
-// Returns whether a path has no characters that PathCharacters skips. Then a comparison of bytes gives the same result.
-bool is_plain(std::string_view path) noexcept {
-  return path.find("//") == path.npos && path.find("./") == path.npos;
-}
-
 }  // namespace
 
 const char* check_shard_name(std::string_view name) noexcept {
@@ -71,22 +46,12 @@ const char* check_shard_name(std::string_view name) noexcept {
   if (base::has_invisible(name)) return "it holds a control or invisible character";
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find_first_of(kSeparators, begin), name.size());
-    if (leads_up(name.substr(begin, end - begin))) return "it leads out of a folder";
+    const std::string_view component = name.substr(begin, end - begin);
+    if (leads_up(component)) return "it leads out of a folder";
+    if (component == "." || (component.empty() && end != name.size())) return "a shorter path leads to this file";
     begin = end + 1;
   }
   return name.ends_with(kShardExtension) ? nullptr : "it does not end in `.safetensors`";
-}
-
-bool shard_less(std::string_view a, std::string_view b) noexcept {
-  if (is_plain(a) && is_plain(b)) return a < b;
-  PathCharacters left(a);
-  PathCharacters right(b);
-  for (;;) {
-    const int x = left.next();
-    const int y = right.next();
-    if (x != y) return x < y;
-    if (x < 0) return false;
-  }
 }
 
 class IndexParser {
@@ -223,13 +188,13 @@ bool IndexParser::make_index() {
 }
 
 // Replaces the group index of each entry by the index of its shard. Shards get their indexes in the order of
-// shard_less. Returns false if the call is cancelled.
+// their names. Returns false if the call is cancelled.
 bool IndexParser::number_shards() {
   const std::size_t count = groups_.size();
   const auto order = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // groups in the order of their shards
   std::iota(order.get(), order.get() + count, 0U);
   const auto name = [this](std::uint32_t group) { return index_.view(groups_[group]); };
-  const auto less = [&](std::uint32_t a, std::uint32_t b) { return shard_less(name(a), name(b)); };
+  const auto less = [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); };
   if (!base::sort(order.get(), order.get() + count, less, cancellation_)) return false;
 
   const auto shards = std::make_unique_for_overwrite<std::uint32_t[]>(count);  // the shard of each group
@@ -240,8 +205,7 @@ bool IndexParser::number_shards() {
   }
   index_.shard_count_ = count == 0 ? 0 : last + 1;
   index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
-  // Backwards, so that the first spelling of a shard's path in the text wins.
-  for (std::size_t i = count; i-- > 0;) index_.shards_[shards[i]] = groups_[i];
+  for (std::size_t i = 0; i < count; ++i) index_.shards_[shards[i]] = groups_[i];
   for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = shards[index_.entries_[i].shard];
   return true;
 }

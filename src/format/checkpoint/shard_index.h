@@ -39,7 +39,7 @@ class ShardIndex {
   [[nodiscard]] static Result<std::unique_ptr<const ShardIndex>> parse(std::unique_ptr<char[]> text, std::size_t size,
                                                                        base::Cancellation* cancellation = nullptr);
 
-  // The shards in the order of shard_less(), each once. Every name passes check_shard_name().
+  // The shards in the order of their names, each once. Every name passes check_shard_name().
   [[nodiscard]] std::uint32_t shard_count() const noexcept { return shard_count_; }
   [[nodiscard]] std::string_view shard(std::uint32_t index) const noexcept { return view(shards_[index]); }
   // The entries in the order of the text.
@@ -109,13 +109,10 @@ class ShardIndex {
   std::unique_ptr<std::uint32_t[]> begin_;     // where each shard begins in by_shard_, and the end of by_shard_
 };
 
-// Orders shards by the bytes of their names. Different spellings of one path are equal: `a` and `./a`, `b/a` and
-// `b//a`. Otherwise a small index could make the library open one file under any number of names.
-[[nodiscard]] bool shard_less(std::string_view a, std::string_view b) noexcept;
-
 // Checks the name of a shard. Returns nullptr if the library may open the file, else a static text with the reason. The
 // rules of POSIX and Windows both apply on every system. So a good name is good everywhere, stays inside the folder of
-// the index, and is printable.
+// the index, and is printable. It has no `.` and no empty part: otherwise a small index could make the library open one
+// file under any number of names.
 [[nodiscard]] const char* check_shard_name(std::string_view name) noexcept;
 
 }  // namespace safetensors::format
