@@ -72,7 +72,8 @@ std::string IndexText::finish() && {
 }
 
 // JSON escapes quotes and ends of lines in names, and a file has no colon in its name. So `: "` stands only before a
-// file, and the line ends after it. The members of `metadata` are deeper, so the first line of this form at depth 1 begins the entries.
+// file, and the line ends after it. The members of `metadata` are deeper, so the first line of this form at depth 1
+// begins the entries.
 std::string rename_files(std::string_view text, std::span<const std::string> from, std::span<const std::string> to) {
   constexpr std::string_view kEntries = "\n  \"weight_map\": {";
   const auto quoted = [](const std::string& name) {
