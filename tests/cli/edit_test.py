@@ -194,9 +194,9 @@ class ManyTensorsTest(FolderTest):
             file.write(make_inputs.container(text, bytes(self.COUNT * self.SIZE)))
 
     def expect_small(self, *arguments):
-        self.assertLess(self.peak_memory(*arguments), 64 << 10, arguments)
+        self.assertLess(self.peak_memory(*arguments), 80 << 10, arguments)
 
-    def test_every_verb_that_writes_takes_less_than_64_mib(self):
+    def test_every_verb_that_writes_takes_less_than_80_mib(self):
         options = {**VERBS, "cast": ["--to", "bf16"]}
         options["drop"] = ["--match", "*.layers.0.*"]
         options["split"] = ["--max-shard-size", "2MB"]
@@ -210,7 +210,7 @@ class ManyTensorsTest(FolderTest):
         self.expect_small("select", model, "selected", "--match", "*")
         self.assertEqual(self.read("merged"), self.read("in"))
 
-    def test_long_lists_take_less_than_64_mib(self):
+    def test_long_lists_take_less_than_80_mib(self):
         if "rename" in VERBS:
             self.expect_small("rename", "in", "other", "s/^model/x/", "--dry-run")
             self.expect_small("rename", "in", "renamed", "s/^model/x/", "--json")
