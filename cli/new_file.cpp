@@ -87,7 +87,7 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
   }
   Result<std::unique_ptr<io::AtomicFile>> file =
       io::AtomicFile::create(path, 0,
-                             {.sync = io::Sync::file,
+                             {.durability = Durability::file,
                               .in_place_if_no_rename = in_place_if_no_rename(),
                               .links = links,
                               .remove_orphans = true});

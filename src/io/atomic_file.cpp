@@ -37,7 +37,7 @@ AtomicFile::AtomicFile(Target target, std::string_view path, const AtomicFileOpt
     : path_(path),
       options_(options),
       target_(std::move(target)),
-      file_(options.sync, path),
+      file_(options.durability, path),
       process_(os::process_id()) {}
 
 AtomicFile::~AtomicFile() {
@@ -139,7 +139,7 @@ void AtomicFile::adopt_mode_and_owner() noexcept {
 
 // Only a lack of space is an error. File systems without preallocation are fine.
 Status AtomicFile::preallocate(std::uint64_t size) {
-  if (options_.sync == Sync::none || size == 0) return {};
+  if (options_.durability == Durability::none || size == 0) return {};
   if (os::preallocate(file_.descriptor(), size) == 0 || !os::out_of_space(errno)) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write " + std::to_string(size) + " bytes", path_);
 }
@@ -261,7 +261,7 @@ Status AtomicFile::write_in_place() {
   (void)lock_temporary(from);  // the lock of the writer ended with its descriptor
   const int to = open_in_place();
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
-  FileWriter target(options_.sync, path_);
+  FileWriter target(options_.durability, path_);
   target.adopt(to);
   const Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::from_fd(from);
   if (!file) return file.error();
@@ -287,7 +287,7 @@ int AtomicFile::open_in_place() noexcept {
 
 Status AtomicFile::sync_directory() noexcept {
   return base::guarded([&]() -> Status {
-    if (options_.sync != Sync::full) return {};
+    if (options_.durability != Durability::full) return {};
     int error_number = EBADF;
     if (target_.directory_readable) {
       if (os::sync(target_.directory.get()) == 0) return {};

@@ -3,6 +3,7 @@
 
 #include <safetensors/error.h>
 #include <safetensors/source.h>
+#include <safetensors/writer.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +46,7 @@ struct Target {
 [[nodiscard]] Status check_replaceable(const Target& target, std::string_view path);
 
 struct AtomicFileOptions {
-  Sync sync = Sync::full;
+  Durability durability = Durability::full;
   bool in_place_if_no_rename = false;
   Links links = Links::follow;
   // Other processes open the file, too: see TensorFile::join(). So it always has a name, and its owner may read and

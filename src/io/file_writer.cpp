@@ -114,7 +114,7 @@ void FileWriter::close() noexcept {
 void FileWriter::open_direct(int directory, const char* name) {
   // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
   // measured.
-  if (sync_ == Sync::none || !os::on_local_device(descriptor_)) return;
+  if (durability_ == Durability::none || !os::on_local_device(descriptor_)) return;
   constexpr os::OpenFlags kFlags =
       os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
   os::Descriptor opened(name != nullptr
@@ -165,7 +165,7 @@ Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t
 
 // Starts writeback every kWritebackBytes bytes: the earlier the disk works, the shorter the final fsync().
 Status FileWriter::after_writing(std::size_t written) {
-  if (sync_ == Sync::none) return {};
+  if (durability_ == Durability::none) return {};
   const std::uint64_t before = written_.fetch_add(written);
   if (before / kWritebackBytes == (before + written) / kWritebackBytes) return {};
   if (os::start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
@@ -296,7 +296,7 @@ Status FileWriter::finish() {
   direct_.reset();
   // Never retry: after a failed fsync() the system may have dropped the dirty pages, and a second fsync() would
   // succeed.
-  if (sync_ != Sync::none && os::sync(descriptor_) != 0)
+  if (durability_ != Durability::none && os::sync(descriptor_) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
   // Network file systems report failed writes when any descriptor of the file is closed. Close a duplicate, because the
   // original holds the lock.

@@ -3,6 +3,7 @@
 
 #include <safetensors/error.h>
 #include <safetensors/source.h>
+#include <safetensors/writer.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -78,17 +79,10 @@ class BounceBufferPool {
   unsigned made_ = 0;  // number of buffers allocated
 };
 
-// The contents of the path after a power cut, once the file is in place.
-enum class Sync : std::uint8_t {
-  none,  // no promise
-  file,  // the old file or the new file
-  full,  // the new file
-};
-
 class FileWriter {
  public:
   // path: only for errors.
-  FileWriter(Sync sync, std::string_view path) : path_(path), sync_(sync) {}
+  FileWriter(Durability durability, std::string_view path) : path_(path), durability_(durability) {}
   ~FileWriter() { close(); }
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -130,7 +124,7 @@ class FileWriter {
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
                                std::uint64_t size) noexcept;
 
-  // Syncs the file unless Sync is none, and makes the system report the errors that close() would report. The
+  // Syncs the file unless Durability is none, and makes the system report the errors that close() would report. The
   // descriptor stays open: it holds the file's lock, and a file without a name gets its name through it. Must be called
   // only once, and not while another call runs. Errors: sync_failed, write_failed.
   [[nodiscard]] Status finish();
@@ -155,7 +149,7 @@ class FileWriter {
   Error write_failed(int error_number, std::size_t size, std::uint64_t offset) const;
 
   const std::string path_;
-  const Sync sync_;
+  const Durability durability_;
   int descriptor_ = -1;
   bool finished_ = false;
   bool local_ = true;      // whether the file is on a local file system

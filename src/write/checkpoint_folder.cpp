@@ -71,11 +71,11 @@ void keep_common(os::FileStatus& common, const os::FileStatus& other) {
 // the writer of a temporary file.
 class NewFolder {
  public:
-  NewFolder(const std::string& path, io::Sync sync)
+  NewFolder(const std::string& path, Durability durability)
       : path_(os::without_end_slash(path)),
         parent_path_(path_.substr(0, path_.rfind('/') + 1)),
         name_(path_.substr(parent_path_.size())),
-        sync_(sync),
+        durability_(durability),
         process_(os::process_id()) {}
   // Without commit(), removes the temporary folder and the files in it.
   ~NewFolder() { discard(); }
@@ -101,7 +101,7 @@ class NewFolder {
   const std::string path_;         // of the folder, without separators at its end
   const std::string parent_path_;  // empty, or ends with a separator
   const std::string name_;
-  const io::Sync sync_;
+  const Durability durability_;
   os::Descriptor parent_;
   std::string temporary_;        // name of the temporary folder; it is empty while no temporary folder exists
   os::Descriptor folder_;        // holds the lock
@@ -161,7 +161,7 @@ Status NewFolder::commit() {
   // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
   if (folder_.valid()) (void)os::unlock(folder_.get());
   folder_.reset();
-  if (sync_ != io::Sync::full || os::sync(parent_.get()) == 0) return {};
+  if (durability_ != Durability::full || os::sync(parent_.get()) == 0) return {};
   return os::system_error(Errc::replaced_not_durable, errno,
                           "the new folder is in place, but the directory above it was not synced", path_);
 }
@@ -207,7 +207,7 @@ Status CheckpointFolder::make_folder() {
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path_);
   const bool exists = os::kind_of(path_) != os::PathKind::nothing;
   if (!exists || options_.new_folder) {
-    new_folder_ = std::make_unique<NewFolder>(path_, to_sync(options_.write.durability));
+    new_folder_ = std::make_unique<NewFolder>(path_, options_.write.durability);
     if (Status status = new_folder_->make(); !status) return status;
   }
   const std::string path = new_folder_ ? new_folder_->path() : path_;
@@ -325,19 +325,23 @@ void CheckpointFolder::choose_names() {
   }
 }
 
-// Creates the file of the index early, because the working directory may have changed when commit() runs.
+// Creates the file of the index early, because the working directory may have changed when commit() runs. Gives no
+// size, so that the index goes through the page cache, without the 8 MiB of buffers for direct writes.
 Status CheckpointFolder::create_index() {
   if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
-  auto index = create_named(index_name_, index_name_, layout_.index_text().size(), {});
+  auto index = create_named(index_name_, index_name_, 0, {});
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
   return {};
 }
 
 Status CheckpointFolder::write_index() {
-  const Result<std::string> text = index_text();
-  Status status = text ? check_index_size(text->size(), path_) : Status(text.error());
-  if (status) status = index_->write_at(0, bytes_of(*text));
+  const std::string_view planned = layout_.index_text();
+  const bool as_planned = !planned.empty() && names_ == layout_names_;  // no copy of a text that may be large
+  const Result<std::string> text = as_planned ? std::string() : index_text();
+  if (!text) return text.error();
+  Status status = check_index_size(as_planned ? planned.size() : text->size(), path_);
+  if (status) status = index_->write_at(0, bytes_of(as_planned ? planned : *text));
   if (status) status = index_->file().finish();
   return status ? index_->check() : status;
 }

@@ -33,7 +33,7 @@ Error changed_error(std::string_view path) {
 // compares the identities through the descriptor that it writes to. After a kill or a power cut, any part of the bytes
 // can be in the file.
 Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
-                 std::span<const std::byte> bytes, io::Sync sync) {
+                 std::span<const std::byte> bytes, Durability durability) {
   const std::string terminated(path);
   // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
   constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
@@ -45,10 +45,10 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
     return base::make_error(Errc::not_regular_file,
                             std::string("not a regular file but ") + os::describe_irregular(status.kind), path);
   if (status.identity != expected) return changed_error(path);
-  io::FileWriter writer(sync, path);
+  io::FileWriter writer(durability, path);
   writer.adopt(file.release());
   if (Status written = writer.write_at(offset, bytes); !written) return written;
-  if (sync != io::Sync::none && os::sync(writer.descriptor()) != 0)
+  if (durability != Durability::none && os::sync(writer.descriptor()) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
   return {};
 }
@@ -63,7 +63,7 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   const auto* source = os::RegularFile::of(file.source());
   if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
   text.resize(static_cast<std::size_t>(capacity), ' ');
-  return overwrite(path, source->identity(), 8, write::bytes_of(text), write::to_sync(durability));
+  return overwrite(path, source->identity(), 8, write::bytes_of(text), durability);
 }
 
 // Fails if another program has changed the file since it was opened, so that its change is not lost. This is best

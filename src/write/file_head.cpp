@@ -102,20 +102,8 @@ Status check_index_size(std::uint64_t size, std::string_view path) {
                           path);
 }
 
-io::Sync to_sync(Durability durability) noexcept {
-  switch (durability) {
-    case Durability::none:
-      return io::Sync::none;
-    case Durability::file:
-      return io::Sync::file;
-    case Durability::full:
-      break;
-  }
-  return io::Sync::full;
-}
-
 io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept {
-  return {.sync = to_sync(options.durability),
+  return {.durability = options.durability,
           .in_place_if_no_rename = options.in_place_if_no_rename,
           .links = options.new_file           ? io::Links::refuse
                    : options.replace_symlinks ? io::Links::replace

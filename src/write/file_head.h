@@ -45,7 +45,6 @@ struct FileSize {
 // Error: invalid_argument, if readers refuse an index of this size.
 [[nodiscard]] Status check_index_size(std::uint64_t size, std::string_view path);
 
-[[nodiscard]] io::Sync to_sync(Durability durability) noexcept;
 [[nodiscard]] io::AtomicFileOptions to_atomic_file_options(const WriteOptions& options) noexcept;
 
 [[nodiscard]] inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {

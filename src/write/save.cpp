@@ -208,11 +208,36 @@ class ImageWriter {
   bool one_thread_ = false;
 };
 
-// The header must have all tensors. head: of this header. Errors: data_length, size_overflow.
-Result<Image> make_image(const Header& header, std::string head, Inputs inputs) {
-  const Result<std::uint64_t> size = file_size(head.size(), header.data_bytes());
+// Errors: data_length, and those of HeaderBuilder::build().
+Result<Header> make_header(Inputs inputs, const std::optional<MetadataPairs>& metadata, const LayoutOptions& options) {
+  Result<std::vector<format::NewTensor>> described = format::new_tensors(inputs.size(), [&](std::size_t i) {
+    return format::new_tensor(inputs[i].data.name, inputs[i].data.dtype, inputs[i].data.shape);
+  });
+  if (!described) return std::move(described).error();
+  const Result<std::string> member = metadata ? format::metadata_member(*metadata) : std::string();
+  if (!member) return member.error();
+  Result<format::NewHeaderText> text = format::new_header_text(*std::move(described), *member, options);
+  return text ? format::new_header(*std::move(text)) : std::move(text).error();
+}
+
+Status check_lengths(const Header& header, Inputs inputs) {
+  for (const Input& input : inputs) {
+    if (input.from != nullptr) continue;
+    if (Status status = check_length(*header.find(input.data.name), input.data.bytes.size()); !status) return status;
+  }
+  return {};
+}
+
+// The header must have all tensors. Errors: data_length, header_too_large, size_overflow.
+Result<Image> make_image(const Header& header, Inputs inputs) {
+  if (Status status = check_lengths(header, inputs); !status) return std::move(status).error();
+  const Result<std::string> text = header.text();
+  if (!text) return text.error();
+  Result<std::string> head = file_head(*text);
+  if (!head) return std::move(head).error();
+  const Result<std::uint64_t> size = file_size(head->size(), header.data_bytes());
   if (!size) return size.error();
-  Image image{.head = std::make_shared<const std::string>(std::move(head)), .pieces = {}, .size = *size};
+  Image image{.head = std::make_shared<const std::string>(*std::move(head)), .pieces = {}, .size = *size};
   image.pieces.reserve(inputs.size() + 1);
   image.pieces.push_back({.size = image.head->size(), .bytes = bytes_of(*image.head)});
   for (const Input& input : inputs) {
@@ -224,35 +249,9 @@ Result<Image> make_image(const Header& header, std::string head, Inputs inputs) 
   return image;
 }
 
-Status check_lengths(const Header& header, Inputs inputs) {
-  for (const Input& input : inputs) {
-    if (input.from != nullptr) continue;
-    if (Status status = check_length(*header.find(input.data.name), input.data.bytes.size()); !status) return status;
-  }
-  return {};
-}
-
-Result<format::NewHeaderText> lay_out(Inputs inputs, const std::optional<MetadataPairs>& metadata,
-                                      const LayoutOptions& options) {
-  Result<std::vector<format::NewTensor>> described = format::new_tensors(inputs.size(), [&](std::size_t i) {
-    return format::new_tensor(inputs[i].data.name, inputs[i].data.dtype, inputs[i].data.shape);
-  });
-  if (!described) return std::move(described).error();
-  const Result<std::string> member = metadata ? format::metadata_member(*metadata) : std::string();
-  if (!member) return member.error();
-  return format::new_header_text(*std::move(described), *member, options);
-}
-
 Result<Image> make_image(Inputs inputs, const std::optional<MetadataPairs>& metadata, const LayoutOptions& options) {
-  const Result<format::NewHeaderText> made = lay_out(inputs, metadata, options);
-  if (!made) return made.error();
-  // The parser changes its text, so this header has a copy.
-  const Result<Header> header = Header::parse(made->text, made->data_bytes);
-  if (!header) return header.error();
-  if (Status status = check_lengths(*header, inputs); !status) return std::move(status).error();
-  Result<std::string> head = file_head(made->text);
-  if (!head) return std::move(head).error();
-  return make_image(*header, *std::move(head), inputs);
+  const Result<Header> header = make_header(inputs, metadata, options);
+  return header ? make_image(*header, inputs) : header.error();
 }
 
 Input input_of(const NamedTensor& tensor) {
@@ -309,13 +308,7 @@ Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& 
   std::vector<Image> images;
   images.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Header& header = layout.files()[i].header;
-    if (Status status = check_lengths(header, inputs[i]); !status) return std::move(status).error();
-    const Result<std::string> text = header.text();
-    if (!text) return text.error();
-    Result<std::string> head = file_head(*text);
-    if (!head) return std::move(head).error();
-    Result<Image> image = make_image(header, *std::move(head), inputs[i]);
+    Result<Image> image = make_image(layout.files()[i].header, inputs[i]);
     if (!image) return std::move(image).error();
     images.push_back(*std::move(image));
   }
@@ -357,9 +350,7 @@ Result<Header> layout(Span<const TensorData> tensors, const std::optional<Metada
                       const LayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<Header> {
     const std::vector<write::Input> inputs = write::inputs_of(tensors);
-    Result<format::NewHeaderText> made = write::lay_out(inputs, metadata, options);
-    if (!made) return std::move(made).error();
-    Result<Header> header = format::new_header(*std::move(made));
+    Result<Header> header = write::make_header(inputs, metadata, options);
     if (!header) return header;
     if (Status status = write::check_lengths(*header, inputs); !status) return std::move(status).error();
     return header;

@@ -123,13 +123,13 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io
   return made;
 }
 
-Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, io::Sync sync,
+Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, Durability durability,
                                                      WriteSession& session) {
   const Result<FileSize> size = size_of(header);
   if (!size) return size.error();
   std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size->head, session));
   made->place_ = std::move(place);
-  made->sync_ = sync;
+  made->durability_ = durability;
   return made;
 }
 
@@ -151,7 +151,7 @@ Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
   if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
   if (!opened.identity.same_file(expected.identity))
     return error(Errc::file_changed, "cannot join: the temporary file was replaced by another");
-  auto file = std::make_unique<io::FileWriter>(sync_, path_);
+  auto file = std::make_unique<io::FileWriter>(durability_, path_);
   file->adopt(writing.release());
   file->share_bounce_buffers(session_.bounce_buffers);
   if (data_start_ + header_.data_bytes() >= io::kMinDirectFile) file->open_direct(folder.get(), place_->name.c_str());

@@ -271,7 +271,7 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
     for (std::size_t i = 0; i < parsed->files.size(); ++i) {
       const CheckpointFile& file = layout.files()[i];
       auto made = write::TensorFile::join({parsed->place(), parsed->files[i], os::join_path(parsed->folder, file.name)},
-                                          file.header, write::to_sync(parsed->durability), state->session);
+                                          file.header, parsed->durability, state->session);
       if (!made) return std::move(made).error();
       state->files.push_back(std::move(*made));
     }

@@ -64,15 +64,15 @@ TEST_F(AtomicFileFaults, HidesFileLikePrivateOneWithoutModes) {
 
 TEST_F(AtomicFileFaults, SyncsAccordingToDurability) {
   supervised([&] {
-    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = Sync::full})));
+    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = Durability::full})));
     EXPECT_EQ(system.file_syncs, 1);
     EXPECT_EQ(system.directory_syncs, 1);
     EXPECT_EQ(system.preallocations, 1);
-    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = Sync::file})));
+    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = Durability::file})));
     EXPECT_EQ(system.file_syncs, 2);
     EXPECT_EQ(system.directory_syncs, 1);
     EXPECT_EQ(system.preallocations, 2);
-    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = Sync::none})));
+    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = Durability::none})));
     EXPECT_EQ(system.file_syncs, 2);
     EXPECT_EQ(system.directory_syncs, 1);
     EXPECT_EQ(system.preallocations, 2);
@@ -157,7 +157,7 @@ TEST_F(AtomicFileFaults, HidesFileUntilCommit) {
 TEST_F(AtomicFileFaults, NamesOffsetIfDiskIsFull) {
   supervised([&] {
     system.write_errno = ENOSPC;
-    const Error error = expect_failure({.sync = Sync::none});
+    const Error error = expect_failure({.durability = Durability::none});
     EXPECT_EQ(error.code, Errc::write_failed);
     EXPECT_EQ(error.os_error, ENOSPC);
     EXPECT_EQ(error.offset, 0u);
@@ -217,14 +217,14 @@ TEST_F(AtomicFileFaults, StartsWritebackOnlyIfDurable) {
   supervised([&] {
     const std::string text(std::size_t{64} << 20, 'x');
     system.direct_open_errno = EINVAL;
-    ASSERT_TRUE(succeeds(replace(path, text, {.sync = Sync::none})));
+    ASSERT_TRUE(succeeds(replace(path, text, {.durability = Durability::none})));
     EXPECT_EQ(system.writebacks, 0);
-    ASSERT_TRUE(succeeds(replace(path, text, {.sync = Sync::file})));
+    ASSERT_TRUE(succeeds(replace(path, text, {.durability = Durability::file})));
     EXPECT_EQ(system.writebacks, 2);
     system.writeback_errno = ENOSYS;
-    ASSERT_TRUE(succeeds(replace(path, text, {.sync = Sync::file})));
+    ASSERT_TRUE(succeeds(replace(path, text, {.durability = Durability::file})));
     system.writeback_errno = EIO;
-    EXPECT_EQ(error_of(replace(path, text, {.sync = Sync::file})).code, Errc::write_failed);
+    EXPECT_EQ(error_of(replace(path, text, {.durability = Durability::file})).code, Errc::write_failed);
     EXPECT_EQ(directory.names(), Names{"model"});
   });
 }
@@ -332,7 +332,7 @@ TEST_F(AtomicFileFaults, CopiesWithAndWithoutCopyRange) {
     for (const int number : {0, EXDEV, ENOSYS, EINVAL}) {
       system.copy_errno = number;
       system.interruptions = 1;
-      auto file = AtomicFile::create(path, 2'500'003, {.sync = Sync::none}).value();
+      auto file = AtomicFile::create(path, 2'500'003, {.durability = Durability::none}).value();
       ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("abc"))));
       ASSERT_TRUE(succeeds(file->copy_at(3, *source, 4099, 2'500'000)));
       ASSERT_TRUE(succeeds(file->commit()));
@@ -350,7 +350,7 @@ TEST_F(AtomicFileFaults, CopiesThroughABufferIfBlocksCannotBeShared) {
     const auto source = os::RegularFile::open(directory / "source").value();
     if (source->file_system() != os::FileSystem::local)
       GTEST_SKIP() << "the temporary folder is not on a local file system";
-    auto file = AtomicFile::create(path, 2'500'000, {.sync = Sync::none}).value();
+    auto file = AtomicFile::create(path, 2'500'000, {.durability = Durability::none}).value();
     ASSERT_TRUE(succeeds(file->copy_at(0, *source, 17, 2'500'000)));
     ASSERT_TRUE(succeeds(file->commit()));
     EXPECT_EQ(contents(path), text.substr(17, 2'500'000));
@@ -378,8 +378,8 @@ TEST_F(AtomicFileFaults, CopyFailsWithErrorOfEitherSide) {
     put(directory / "source", text);
     const auto good = os::RegularFile::open(directory / "source").value();
     system.copy_errno = ENOSYS;
-    for (const Sync sync : {Sync::full, Sync::none}) {
-      auto file = AtomicFile::create(path, text.size(), {.sync = sync}).value();
+    for (const Durability durability : {Durability::full, Durability::none}) {
+      auto file = AtomicFile::create(path, text.size(), {.durability = durability}).value();
       for (const Errc code : {Errc::write_failed, Errc::cancelled, Errc::ok, Errc::read_failed}) {
         const Error error = error_of(file->copy_at(0, FailingSource(code), 0, text.size()));
         EXPECT_EQ(error.code, code == Errc::ok ? Errc::read_failed : code);

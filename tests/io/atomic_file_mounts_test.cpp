@@ -40,8 +40,8 @@ TEST_F(AtomicFileTest, KeepsOldFileIfDiskIsFull) {
     GTEST_SKIP() << "mounting a tmpfs needs root: " << std::strerror(errno);
   const std::string target = mount_point + "/model";
   put(target, "old");
-  for (const Sync sync : {Sync::full, Sync::file, Sync::none}) {
-    const Error error = error_of(replace(target, std::string(std::size_t{2} << 20, 'x'), {.sync = sync}));
+  for (const Durability durability : {Durability::full, Durability::file, Durability::none}) {
+    const Error error = error_of(replace(target, std::string(std::size_t{2} << 20, 'x'), {.durability = durability}));
     EXPECT_EQ(error.code, Errc::write_failed);
     EXPECT_EQ(error.os_error, ENOSPC);
     EXPECT_EQ(contents(target), "old");

@@ -140,13 +140,13 @@ TEST_F(NewFile, IsCopiedIfLinksAreForbidden) {
     SKIP_WITHOUT_UNNAMED_FILES();
     const std::string text = noise(std::size_t{3} << 20);
     for (const int number : {EPERM, EACCES, ENOENT, EOPNOTSUPP, ENOSYS, EXDEV, EMLINK}) {
-      for (const Sync sync : {Sync::none, Sync::full}) {
+      for (const Durability durability : {Durability::none, Durability::full}) {
         system.link_errno = number;
         system.file_syncs = 0;
-        ASSERT_TRUE(succeeds(replace(path, text, {.sync = sync})));
+        ASSERT_TRUE(succeeds(replace(path, text, {.durability = durability})));
         EXPECT_TRUE(contents(path) == text);
         EXPECT_EQ(directory.names(), Names{"model"});
-        EXPECT_EQ(system.file_syncs, sync == Sync::full ? 2 : 0);
+        EXPECT_EQ(system.file_syncs, durability == Durability::full ? 2 : 0);
         ASSERT_EQ(::unlink(path.c_str()), 0);
       }
     }
@@ -261,7 +261,7 @@ TEST_F(NewFile, LetsManyWritersSucceed) {
   std::atomic<int> failures{0};
   const auto work = [&] {
     for (int i = 0; i < 500; ++i) {
-      const Status status = replace(path, "new", {.sync = Sync::none});
+      const Status status = replace(path, "new", {.durability = Durability::none});
       if (!status) std::cerr << status.error().to_string() << '\n', ++failures;
       (void)::unlink(path.c_str());
     }
@@ -278,7 +278,7 @@ TEST_F(NewFile, IsNeverSeenInPart) {
   std::atomic<bool> done{false};
   std::thread writer([&] {
     for (int i = 0; i < 200; ++i) {
-      EXPECT_TRUE(succeeds(replace(path, text, {.sync = Sync::none})));
+      EXPECT_TRUE(succeeds(replace(path, text, {.durability = Durability::none})));
       EXPECT_EQ(::unlink(path.c_str()), 0);
     }
     done = true;

@@ -38,8 +38,8 @@ TEST_F(AtomicFileTest, HidesFileUntilCommit) {
 }
 
 TEST_F(AtomicFileTest, CreatesFileWithoutLeftovers) {
-  for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
-    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync})));
+  for (const Durability durability : {Durability::none, Durability::file, Durability::full}) {
+    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = durability})));
     EXPECT_EQ(contents(path), "new");
     EXPECT_EQ(directory.names(), Names{"model"});
   }
@@ -144,8 +144,8 @@ TEST_F(AtomicFileTest, ReplacesLinkAndKeepsTarget) {
   put(directory / "blobs/blob", "old");
   ASSERT_EQ(::chmod((directory / "blobs/blob").c_str(), 0640), 0);
   ASSERT_EQ(::symlink("blobs/blob", path.c_str()), 0);
-  for (const Sync sync : {Sync::none, Sync::file, Sync::full}) {
-    ASSERT_TRUE(succeeds(replace(path, "new", {.sync = sync, .links = io::Links::replace})));
+  for (const Durability durability : {Durability::none, Durability::file, Durability::full}) {
+    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = durability, .links = io::Links::replace})));
     EXPECT_EQ(contents(path), "new");
     EXPECT_FALSE(std::filesystem::is_symlink(path));
     EXPECT_EQ(mode_of(path), mode_t{0640});
@@ -243,7 +243,7 @@ TEST_F(AtomicFileTest, LetsTwoWritersReplaceEachOther) {
   std::atomic<int> failures{0};
   const auto work = [&] {
     for (int i = 0; i < 2000; ++i) {
-      if (!replace(path, "new", {.sync = Sync::none})) ++failures;
+      if (!replace(path, "new", {.durability = Durability::none})) ++failures;
     }
   };
   std::thread other(work);
@@ -360,7 +360,7 @@ TEST_F(AtomicFileTest, NeverMixesFilesOfProcesses) {
     children.push_back(start_child([&] {
       bool good = true;
       for (int i = 0; i < 50; ++i) {
-        const Status status = replace(path, text(writer), {.sync = Sync::none});
+        const Status status = replace(path, text(writer), {.durability = Durability::none});
         if (!status) std::cerr << status.error().to_string() << '\n';
         good = status.ok() && good;
       }
@@ -392,7 +392,7 @@ TEST(AtomicFileOrphans, GoBeforeFileIsReplaced) {
   const auto left = [&](std::uint64_t size, bool remove, bool old) {
     put(orphan, "x");
     if (old) put(directory / "file", "old");
-    const io::AtomicFileOptions options{.sync = io::Sync::none, .remove_orphans = remove};
+    const io::AtomicFileOptions options{.durability = Durability::none, .remove_orphans = remove};
     EXPECT_TRUE(succeeds(AtomicFile::create(directory / "file", size, options)));
     return ::access(orphan.c_str(), F_OK) == 0;
   };

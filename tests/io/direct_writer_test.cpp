@@ -93,18 +93,18 @@ TEST(Chunks, CoverRangeWithoutGaps) {
 TEST_F(DirectWrite, NeedsLargeDurableFile) {
   supervised([&] {
     const std::string text = noise(kMiB);
-    ASSERT_TRUE(succeeds(replace(path, text, {.sync = Sync::none})));
-    ASSERT_TRUE(succeeds(replace(path, text.substr(1), {.sync = Sync::full})));
+    ASSERT_TRUE(succeeds(replace(path, text, {.durability = Durability::none})));
+    ASSERT_TRUE(succeeds(replace(path, text.substr(1), {.durability = Durability::full})));
     EXPECT_EQ(system.direct_writes, 0);
     EXPECT_EQ(system.opened, 2);
-    for (const Sync sync : {Sync::file, Sync::full}) {
+    for (const Durability durability : {Durability::file, Durability::full}) {
       system.direct_writes = 0;
-      ASSERT_TRUE(succeeds(replace(path, text, {.sync = sync})));
+      ASSERT_TRUE(succeeds(replace(path, text, {.durability = durability})));
       EXPECT_EQ(system.direct_writes, 1);
       EXPECT_TRUE(contents(path) == text);
     }
     // Bytes that never were in the page cache need no early writeback.
-    ASSERT_TRUE(succeeds(replace(path, noise(64 * kMiB), {.sync = Sync::full})));
+    ASSERT_TRUE(succeeds(replace(path, noise(64 * kMiB), {.durability = Durability::full})));
     EXPECT_GT(system.direct_writes, 1);
     EXPECT_EQ(system.writebacks, 0);
   });
@@ -116,7 +116,7 @@ TEST_F(DirectWrite, KeepsOtherBytesOfBlocks) {
     const std::string text = noise(64 << 10);
     const std::string before(64 << 10, '#');
     put(path, before);
-    io::FileWriter file(Sync::file, path);
+    io::FileWriter file(Durability::file, path);
     file.adopt(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     file.open_direct(AT_FDCWD, path.c_str());
     ASSERT_TRUE(file.direct());

@@ -62,9 +62,9 @@ class FailedCalls : public Supervised<AtomicFileTest, FailingSystem> {
     EXPECT_EQ(open_below(directory.path()), 0u);
   }
 
-  Status write(Before before, Sync sync, const std::string& text, std::string& there) {
+  Status write(Before before, Durability durability, const std::string& text, std::string& there) {
     const io::Links links = before == Before::appears_and_stays ? io::Links::refuse : io::Links::follow;
-    auto file = AtomicFile::create(path, text.size(), {.sync = sync, .links = links});
+    auto file = AtomicFile::create(path, text.size(), {.durability = durability, .links = links});
     if (!file) return file.error();
     if (Status written = (*file)->write_at(0, bytes_of(text)); !written) return written;
     system.armed = false;
@@ -74,15 +74,15 @@ class FailedCalls : public Supervised<AtomicFileTest, FailingSystem> {
   }
 
   // Returns false if no call had this index. The first call has index 0.
-  bool fail(int call, int number, Before before, Sync sync, const std::string& text) {
+  bool fail(int call, int number, Before before, Durability durability, const std::string& text) {
     SCOPED_TRACE("call " + std::to_string(call) + ", errno " + std::to_string(number) + ", before " +
-                 std::to_string(static_cast<int>(before)) + ", sync " + std::to_string(static_cast<int>(sync)));
+                 std::to_string(static_cast<int>(before)) + ", sync " + std::to_string(static_cast<int>(durability)));
     for (const std::string& name : directory.names()) EXPECT_EQ(::unlink((directory / name).c_str()), 0);
     std::string there = before == Before::old ? "old" : "";
     if (before == Before::old) put(path, there);
     system.failing = call, system.number = number, system.calls = 0, system.unlink_failed = false;
     system.armed = true;
-    const Status status = write(before, sync, text, there);
+    const Status status = write(before, durability, text, there);
     system.armed = false;
     check(there, status, text);
     return system.calls > call;
@@ -95,9 +95,9 @@ TEST_F(FailedCalls, LeaveOldOrNewFile) {
     int failures = 0;
     for (const int number : {EIO, ENOSPC, EMFILE, EPERM, EOPNOTSUPP, ENOENT, EEXIST, EINTR, EWOULDBLOCK}) {
       for (const Before before : {Before::nothing, Before::old, Before::appears, Before::appears_and_stays}) {
-        for (const Sync sync : {Sync::none, Sync::full}) {
+        for (const Durability durability : {Durability::none, Durability::full}) {
           for (const std::string* text : {&small, &large}) {
-            for (int call = 0; fail(call, number, before, sync, *text); ++call) ++failures;
+            for (int call = 0; fail(call, number, before, durability, *text); ++call) ++failures;
           }
         }
       }

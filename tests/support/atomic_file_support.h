@@ -15,9 +15,9 @@
 
 namespace safetensors::test {
 
+using Durability;
 using io::AtomicFile;
 using io::AtomicFileOptions;
-using io::Sync;
 using Names = std::vector<std::string>;
 
 inline Status replace(const std::string& path, std::string_view text, const AtomicFileOptions& options = {}) {
