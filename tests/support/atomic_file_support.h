@@ -15,7 +15,6 @@
 
 namespace safetensors::test {
 
-using Durability;
 using io::AtomicFile;
 using io::AtomicFileOptions;
 using Names = std::vector<std::string>;
