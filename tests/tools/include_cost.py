@@ -10,7 +10,7 @@ std::string, std::vector and a few more. Our own declarations may add at most th
 import subprocess
 import sys
 
-STANDARD = ["cassert", "memory", "optional", "string", "variant", "vector"]
+STANDARD = ["cassert", "memory", "optional", "string", "vector"]
 LIMITS = {"dtype.h": 500, "error.h": 800, "file.h": 3000, "read_plan.h": 3200, "safetensors.h": 4000}
 
 
