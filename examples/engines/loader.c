@@ -70,7 +70,7 @@ static safetensors_status load(const safetensors_model* model, const safetensors
     next += ALIGNED(each->request.destination_size);
     status = safetensors_plan_add(plan, model, each->tensor.name, each->tensor.name_length, &each->request, error);
   }
-  if (!status) status = safetensors_plan_execute(plan, &options, NULL, 0, NULL, error);
+  if (!status) status = safetensors_plan_execute(plan, &options, NULL, 0, error);
   safetensors_plan_free(plan);
   return status;
 }

@@ -9,7 +9,7 @@
  * - read one tensor: safetensors_model_view(), safetensors_model_read()
  * - use what was read: safetensors_array_get_info(), _to_dlpack(), _to_unversioned_dlpack(); _free()
  * - read many tensors at once: safetensors_plan_create(), _add(), _get_size(), _execute(), _stream(); _free()
- * - take them one by one: safetensors_stream_next(), _get_report(), _cancel(); _free()
+ * - take them one by one: safetensors_stream_next(), _cancel(); _free()
  * - write tensors in memory: safetensors_save(), safetensors_serialize()
  * - write in pieces: safetensors_writer_create(), _write(), _write_slice(), _copy(), _commit(); _free()
  * - change metadata: safetensors_edit_metadata()
@@ -594,8 +594,8 @@ SAFETENSORS_API void safetensors_array_free(safetensors_array* array);
  * times. */
 typedef struct safetensors_plan safetensors_plan;
 
-/** Reads a plan in the background. safetensors_stream_cancel() and safetensors_stream_get_report() may be called from
- * any thread, also while another thread waits in safetensors_stream_next(). In a forked child, you may only free it. */
+/** Reads a plan in the background. safetensors_stream_cancel() may be called from any thread, also while another thread
+ * waits in safetensors_stream_next(). In a forked child, you may only free it. */
 typedef struct safetensors_stream safetensors_stream;
 
 /** Modes in which reads use the page cache of the system. */
@@ -637,32 +637,6 @@ typedef struct safetensors_read_options {
 #define SAFETENSORS_READ_OPTIONS_INIT \
   { sizeof(safetensors_read_options), 0, 0, SAFETENSORS_CACHE_AUTOMATIC, NULL, NULL, NULL }
 
-/** The report on the work of a plan. It helps to find out why a load is slow. Initialize it with
- * SAFETENSORS_READ_REPORT_INIT.
- *
- * `bytes_buffered` and `bytes_direct` include gaps between pieces, the rest of blocks, and the bytes of a read that
- * failed later. So their sum may be larger than `bytes`. */
-typedef struct safetensors_read_report {
-  uint64_t struct_size;    /**< size of this struct in bytes */
-  uint64_t bytes;          /**< bytes of the results */
-  uint64_t bytes_buffered; /**< bytes read through the page cache, or from a source of the caller */
-  uint64_t bytes_direct;   /**< bytes read directly from the device, in whole blocks */
-  uint64_t bytes_mapped;   /**< bytes copied from memory that a source provided, or from a map */
-  uint64_t bytes_device;   /**< bytes copied to devices */
-  uint64_t pinned_bytes;   /**< size of the pinned memory for these copies, in bytes */
-  uint64_t reads;          /**< number of calls that read */
-  uint64_t page_faults;    /**< of the reader threads; about bytes / 2 MiB when huge pages are in use */
-  double seconds;          /**< wall time */
-  double cpu_seconds;      /**< processor time of the reader threads */
-  uint32_t threads;        /**< number of reader threads */
-  int32_t cache;           /**< the mode that was used, never SAFETENSORS_CACHE_AUTOMATIC */
-  uint64_t fallback_count; /**< number of features that were requested but are unavailable */
-  char fallback[256];      /**< the first of them as a sentence, NUL-terminated; or empty */
-} safetensors_read_report;
-/** Initializer of safetensors_read_report. */
-#define SAFETENSORS_READ_REPORT_INIT \
-  { sizeof(safetensors_read_report), 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, "" }
-
 /** Makes an empty plan. */
 SAFETENSORS_API safetensors_status safetensors_plan_create(safetensors_plan** plan, safetensors_error* error);
 /** Adds a tensor of any model, or the part of it that a request names, as the next item. `request` may be NULL. The
@@ -678,8 +652,8 @@ SAFETENSORS_API safetensors_status safetensors_plan_get_size(const safetensors_p
  *
  * `arrays` gets an array per item, in the order of safetensors_plan_add(). It has room for `array_count` arrays, which
  * is the number of items. If every item has a destination, it may be NULL with a count of 0. New memory is aligned to
- * 64 bytes. An array over a destination does not keep it alive. `report` may be NULL. On failure, the contents of the
- * destinations are undefined.
+ * 64 bytes. An array over a destination does not keep it alive. On failure, the contents of the destinations are
+ * undefined.
  *
  * Errors:
  * - CANCELLED, and the errors of a source of the caller;
@@ -692,7 +666,7 @@ SAFETENSORS_API safetensors_status safetensors_plan_get_size(const safetensors_p
 SAFETENSORS_API safetensors_status safetensors_plan_execute(const safetensors_plan* plan,
                                                             const safetensors_read_options* options,
                                                             safetensors_array** arrays, size_t array_count,
-                                                            safetensors_read_report* report, safetensors_error* error);
+                                                            safetensors_error* error);
 /** Starts to read the items in the background, in the order of safetensors_plan_add(). You may change or free the plan
  * in the meantime. Reading waits while `memory_limit` is full of results that wait for safetensors_stream_next().
  * Errors: OVERLAPPING_DESTINATION, and those of safetensors_plan_execute() for devices. */
@@ -707,10 +681,6 @@ SAFETENSORS_API void safetensors_plan_free(safetensors_plan* plan);
  * same error. Errors: those of safetensors_plan_execute(). */
 SAFETENSORS_API safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t* index,
                                                            safetensors_array** array, safetensors_error* error);
-/** Writes a report on the bytes read until now. */
-SAFETENSORS_API safetensors_status safetensors_stream_get_report(const safetensors_stream* stream,
-                                                                 safetensors_read_report* report,
-                                                                 safetensors_error* error);
 /** Stops reading. A waiting safetensors_stream_next() and all later calls of it return CANCELLED. */
 SAFETENSORS_API safetensors_status safetensors_stream_cancel(safetensors_stream* stream, safetensors_error* error);
 /** Frees a stream. Stops its threads and waits for the reads that have already started. */

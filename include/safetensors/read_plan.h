@@ -112,10 +112,7 @@ struct ReadReport {
   std::uint64_t bytes_device = 0;    ///< bytes copied to devices
   std::uint64_t pinned_bytes = 0;    ///< size of the pinned memory for these copies, in bytes
   std::uint64_t reads = 0;           ///< number of calls that read
-  std::uint64_t page_faults = 0;     ///< of the reader threads; about bytes / 2 MiB when huge pages are in use
   unsigned threads = 0;              ///< number of reader threads
-  double seconds = 0;                ///< wall time
-  double cpu_seconds = 0;            ///< processor time of the reader threads, in seconds
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
   /// Features that were requested but are unavailable: huge pages and direct reads. Each is one sentence. That about
   /// direct reads names the file.

@@ -95,29 +95,9 @@ ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
   return read;
 }
 
-void give_report(const ReadReport& report, safetensors_read_report* to) noexcept {
-  safetensors_read_report filled = {.struct_size = 0,
-                                    .bytes = report.bytes,
-                                    .bytes_buffered = report.bytes_buffered,
-                                    .bytes_direct = report.bytes_direct,
-                                    .bytes_mapped = report.bytes_mapped,
-                                    .bytes_device = report.bytes_device,
-                                    .pinned_bytes = report.pinned_bytes,
-                                    .reads = report.reads,
-                                    .page_faults = report.page_faults,
-                                    .seconds = report.seconds,
-                                    .cpu_seconds = report.cpu_seconds,
-                                    .threads = report.threads,
-                                    .cache = (static_cast<std::int32_t>(report.cache) + 1) % kCaches,
-                                    .fallback_count = report.fallbacks.size(),
-                                    .fallback = ""};
-  if (!report.fallbacks.empty()) copy_text(report.fallbacks.front(), filled.fallback, sizeof filled.fallback, "...");
-  give_struct(filled, to);
-}
-
 // Gives one array per item to the caller. The handles are allocated before anything is read.
 void execute(Call& call, const safetensors_plan& plan, const ReadOptions& options, safetensors_array** arrays,
-             std::size_t count, safetensors_read_report* report) {
+             std::size_t count) {
   const std::size_t items = plan.plan.size();
   if (arrays ? count != items : plan.needs_arrays)
     call.fail(make_error(Errc::buffer_size, "the plan has " + std::to_string(items) + " items, `arrays` has room for " +
@@ -131,7 +111,6 @@ void execute(Call& call, const safetensors_plan& plan, const ReadOptions& option
     handles[i]->array = std::move(result->arrays[i]);
     arrays[i] = handles[i].release();
   }
-  if (report) give_report(result->report, report);
 }
 
 }  // namespace
@@ -209,7 +188,7 @@ safetensors_status safetensors_model_read(const safetensors_model* model, const 
     if (!call.ok()) return;
     safetensors_plan plan;
     add(call, plan.plan, *tensor, wanted);
-    execute(call, plan, {}, array, array ? 1 : 0, nullptr);
+    execute(call, plan, {}, array, array ? 1 : 0);
   });
 }
 
@@ -250,15 +229,13 @@ safetensors_status safetensors_plan_get_size(const safetensors_plan* plan, uint6
 }
 
 safetensors_status safetensors_plan_execute(const safetensors_plan* plan, const safetensors_read_options* options,
-                                            safetensors_array** arrays, size_t array_count,
-                                            safetensors_read_report* report, safetensors_error* error) {
+                                            safetensors_array** arrays, size_t array_count, safetensors_error* error) {
   return guarded(error, [&](Call& call) {
     if (arrays) std::fill_n(arrays, array_count, nullptr);
-    if (report) call.result_struct(report, "report");
     call.require(plan, "plan");
     const ReadOptions read = read_options_of(call, options);
     if (!arrays && array_count != 0) call.invalid("argument arrays is NULL");
-    if (call.ok()) execute(call, *plan, read, arrays, array_count, report);
+    if (call.ok()) execute(call, *plan, read, arrays, array_count);
   });
 }
 
@@ -297,17 +274,6 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     handle->array = std::move(next->array);
     *index = next->index;
     *array = handle.release();
-  });
-}
-
-safetensors_status safetensors_stream_get_report(const safetensors_stream* stream, safetensors_read_report* report,
-                                                 safetensors_error* error) {
-  return guarded(error, [&](Call& call) {
-    call.result_struct(report, "report");
-    call.require(stream, "stream");
-    if (!call.ok()) return;
-    const ReadReport made = call.value(stream->stream.report());
-    if (call.ok()) give_report(made, report);
   });
 }
 

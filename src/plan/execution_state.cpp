@@ -240,11 +240,10 @@ void ExecutionState::add(const JobCost& cost) noexcept {
   const std::lock_guard lock(mutex_);
   cost_.reads += cost.reads;
   cost_.bytes_mapped += cost.bytes_mapped;
-  cost_.usage += cost.usage;
 }
 
-ReadReport ExecutionState::report(double seconds) const {
-  ReadReport report{.bytes = completed(), .threads = budget_.threads(), .seconds = seconds, .cache = cache_};
+ReadReport ExecutionState::report() const {
+  ReadReport report{.bytes = completed(), .threads = budget_.threads(), .cache = cache_};
   for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
     const device::RingStats stats = ring->stats();
     report.bytes_device += stats.bytes;
@@ -256,8 +255,6 @@ ReadReport ExecutionState::report(double seconds) const {
     report.bytes_direct = cost_.reads.direct;
     report.bytes_mapped = cost_.bytes_mapped;
     report.reads = cost_.reads.calls;
-    report.page_faults = cost_.usage.page_faults;
-    report.cpu_seconds = cost_.usage.cpu_seconds;
   }
   if (huge_pages_refused_) report.fallbacks.emplace_back(kHugePagesRefused);
   for (std::size_t i = 0; i < readers_.size(); ++i) {

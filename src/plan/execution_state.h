@@ -13,7 +13,6 @@
 
 #include "device/ring.h"
 #include "io/source_reader.h"
-#include "os/thread_usage.h"
 #include "plan/budget.h"
 #include "plan/item.h"
 
@@ -26,7 +25,6 @@ inline constexpr const char* kHugePagesRefused = "memory is in small pages: the 
 struct JobCost {
   io::ReadCounts reads;
   std::uint64_t bytes_mapped = 0;
-  os::ThreadUsage usage;
 };
 
 class ExecutionState {
@@ -69,7 +67,7 @@ class ExecutionState {
 
   void add(const JobCost& cost) noexcept;
   // May throw std::bad_alloc.
-  [[nodiscard]] ReadReport report(double seconds) const;
+  [[nodiscard]] ReadReport report() const;
 
  private:
   struct FileUse;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -57,7 +56,6 @@ std::shared_ptr<const detail::PlanNames> name_items(std::span<const Item> items)
 }
 
 Result<ReadResult> execute(std::span<const Item> items, const ReadOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
   if (Status status = check_destinations(items); !status) return std::move(status).error();
   ExecutionState run(items, options, false);
   if (Status status = run.open_devices(); !status) return std::move(status).error();
@@ -72,8 +70,7 @@ Result<ReadResult> execute(std::span<const Item> items, const ReadOptions& optio
   };
   if (Status status = Execution(run, run.budget().run_bytes()).execute(prepare); !status)
     return std::move(status).error();
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  result.report = run.report(taken.count());
+  result.report = run.report();
   return result;
 }
 

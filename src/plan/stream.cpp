@@ -41,13 +41,9 @@ struct Stream::State {
   void cancel() noexcept;
   bool wait_for(std::chrono::milliseconds limit) noexcept;
   Result<std::optional<StreamItem>> next();
-  [[nodiscard]] double seconds() const noexcept {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
 
   const std::uint64_t process = os::process_id();
   const std::shared_ptr<const ReadPlan::State> plan;  // null for a plan without items
-  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   plan::ExecutionState run;
 
  private:
@@ -225,7 +221,7 @@ void Stream::cancel() noexcept {
 Result<ReadReport> Stream::report() const noexcept {
   return base::guarded([&]() -> Result<ReadReport> {
     if (!state_) return ReadReport();
-    return state_->run.report(state_->seconds());
+    return state_->run.report();
   });
 }
 

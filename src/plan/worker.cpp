@@ -31,8 +31,6 @@ Status Worker::work(const Job& job) noexcept {
     device::CopyRing* const ring = run_.slot(run_.order()[job.first]).ring;
     return ring == nullptr ? work_on_host(job) : work_on_device(job, *ring);
   });
-  const os::ThreadUsage now = os::thread_usage();
-  cost_.usage = now - std::exchange(seen_, now);
   run_.add(std::exchange(cost_, {}));
   return status;
 }

@@ -14,7 +14,6 @@
 #include "device/ring.h"
 #include "file/slice_reader.h"
 #include "io/source_reader.h"
-#include "os/thread_usage.h"
 #include "plan/execution_state.h"
 #include "plan/jobs.h"
 
@@ -83,7 +82,6 @@ class Worker {
   Result<std::span<std::byte>> staging(const Item& item, std::size_t size);
 
   ExecutionState& run_;
-  os::ThreadUsage seen_ = os::thread_usage();  // when the last job ended
   JobCost cost_;
   io::ReaderThread reader_thread_;
   io::BounceBuffer gather_bounce_;  // for short pieces of slices

@@ -103,7 +103,6 @@ static void null_of_models(void) {
 
 static void null_of_reads(void) {
   safetensors_request request = SAFETENSORS_REQUEST_INIT;
-  safetensors_read_report report = SAFETENSORS_READ_REPORT_INIT;
   safetensors_array_info info = SAFETENSORS_ARRAY_INFO_INIT;
   safetensors_dim dim;
   REFUSED("model", safetensors_model_measure(NULL, "byte", NUL, NULL, NULL, 0, &out.count, &out.number, &error));
@@ -134,15 +133,13 @@ static void null_of_reads(void) {
   REFUSED("model", safetensors_plan_add(plan, NULL, "byte", NUL, NULL, &error));
   REFUSED("name", safetensors_plan_add(plan, model, NULL, 1, NULL, &error));
   REFUSED("plan", safetensors_plan_get_size(NULL, &out.number, NULL, &error));
-  REFUSED("plan", safetensors_plan_execute(NULL, NULL, &out.array, 1, &report, &error));
-  REFUSED("arrays", safetensors_plan_execute(plan, NULL, NULL, 1, &report, &error));
+  REFUSED("plan", safetensors_plan_execute(NULL, NULL, &out.array, 1, &error));
+  REFUSED("arrays", safetensors_plan_execute(plan, NULL, NULL, 1, &error));
   REFUSED("plan", safetensors_plan_stream(NULL, NULL, &out.stream, &error));
   REFUSED("stream", safetensors_plan_stream(plan, NULL, NULL, &error));
   REFUSED("stream", safetensors_stream_next(NULL, &out.number, &out.array, &error));
   REFUSED("index", safetensors_stream_next(stream, NULL, &out.array, &error));
   REFUSED("array", safetensors_stream_next(stream, &out.number, NULL, &error));
-  REFUSED("stream", safetensors_stream_get_report(NULL, &report, &error));
-  REFUSED("report", safetensors_stream_get_report(stream, NULL, &error));
   REFUSED("stream", safetensors_stream_cancel(NULL, &error));
   REFUSED("text", safetensors_slice_parse(NULL, 1, &dim, 1, &out.count, &error));
   REFUSED("dims", safetensors_slice_parse("1", NUL, NULL, 1, &out.count, &error));
@@ -279,7 +276,7 @@ static void sizes_of_options(void) {
 #define READS(call) SIZES(safetensors_read_options, SAFETENSORS_READ_OPTIONS_INIT, 0, call)
   safetensors_plan* empty = NULL;
   GOOD(safetensors_plan_create(&empty, &error));
-  READS(safetensors_plan_execute(empty, given, NULL, 0, NULL, &error))
+  READS(safetensors_plan_execute(empty, given, NULL, 0, &error))
   READS(safetensors_plan_stream(plan, given, &out.stream, &error))
 #define WRITES(call) SIZES(safetensors_write_options, SAFETENSORS_WRITE_OPTIONS_INIT, 0, call)
   WRITES(safetensors_save(to, tensors, 3, given, &error))
@@ -287,9 +284,6 @@ static void sizes_of_options(void) {
   WRITES(safetensors_edit_metadata(to, kMetadata, 2, given, &error))
   WRITES(safetensors_writer_create(to, tensors, 3, given, &out.writer, &error))
   CHECK(unlink(to) == 0);
-#define REPORTS(call) SIZES(safetensors_read_report, SAFETENSORS_READ_REPORT_INIT, 1, call)
-  REPORTS(safetensors_plan_execute(empty, NULL, NULL, 0, given, &error))
-  REPORTS(safetensors_stream_get_report(stream, given, &error))
   safetensors_plan_free(empty);
 }
 

@@ -100,9 +100,7 @@ void execute_with(Trial& run, std::int32_t cache) {
   options.threads = 2;
   options.cache = cache;
   safetensors_array* arrays[4] = {};
-  safetensors_read_report report = SAFETENSORS_READ_REPORT_INIT;
-  TRY(run, safetensors_plan_execute, plan, &options, arrays, 4, &report);
-  EXPECT_IN(run, report.bytes == kLargeBytes + 64 * 512 * 8 + 32 * 512 * 4 + 96);
+  TRY(run, safetensors_plan_execute, plan, &options, arrays, 4);
   for (std::uint64_t i = 0; i < 4; ++i) {
     expect_item(run, i, arrays[i]);
     safetensors_array_free(arrays[i]);
@@ -128,7 +126,7 @@ void execute_model(Trial& run) {
   PREPARE(run, safetensors_plan_add, plan, model, "b", 1, nullptr);
   safetensors_model_free(model);
   safetensors_array* arrays[2] = {};
-  TRY(run, safetensors_plan_execute, plan, nullptr, arrays, 2, nullptr);
+  TRY(run, safetensors_plan_execute, plan, nullptr, arrays, 2);
   for (safetensors_array* array : arrays) {
     expect_bytes(run, array, 1024);
     safetensors_array_free(array);
@@ -169,11 +167,7 @@ bool take_all(Trial& run, safetensors_stream* stream) {
 void stream_items(Trial& run) {
   safetensors_plan* const plan = make_plan(run);
   safetensors_stream* const stream = start_stream(run, plan);
-  if (take_all(run, stream)) {
-    safetensors_read_report report = SAFETENSORS_READ_REPORT_INIT;
-    TRY(run, safetensors_stream_get_report, stream, &report);
-    EXPECT_IN(run, report.bytes == kLargeBytes + 64 * 512 * 8 + 32 * 512 * 4 + 96);
-  }
+  take_all(run, stream);
   TRY_VOID(run, safetensors_stream_free, stream);
   safetensors_plan_free(plan);
 }

@@ -97,8 +97,6 @@ TEST_F(PlanCaching, ReadsCachedFileFromCache) {
     EXPECT_EQ(report.bytes_mapped, 0U);
     EXPECT_EQ(report.reads, 5U);
     EXPECT_EQ(report.threads, 2U);
-    EXPECT_GT(report.seconds, 0);
-    EXPECT_GE(report.cpu_seconds, 0);
     EXPECT_EQ(about_the_cache(report), Sentences{});
   }
 }

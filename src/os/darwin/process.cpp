@@ -3,7 +3,6 @@
 
 #include <mach/mach.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -14,7 +13,6 @@
 #include "os/directory.h"
 #include "os/memory.h"
 #include "os/system.h"
-#include "os/thread_usage.h"
 
 namespace safetensors::os {
 
@@ -56,13 +54,6 @@ Result<std::vector<std::string>> paths_of_open_files() {
     if (path.text[0] != '\0') paths.emplace_back(path.text);
   }
   return paths;
-}
-
-// macOS counts page faults per process only.
-ThreadUsage thread_usage() noexcept {
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return {static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9, 0};
 }
 
 }  // namespace safetensors::os

@@ -9,7 +9,6 @@
 #include <linux/magic.h>
 #include <sched.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -29,7 +28,6 @@
 #include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
-#include "os/thread_usage.h"
 
 namespace safetensors::os {
 namespace {
@@ -205,20 +203,6 @@ std::uint64_t random_bits() noexcept {
              process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
   }
   return random;
-}
-
-namespace {
-
-double seconds(const timeval& time) noexcept {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
-
-}  // namespace
-
-ThreadUsage thread_usage() noexcept {
-  rusage usage{};
-  (void)::getrusage(RUSAGE_THREAD, &usage);
-  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<std::uint64_t>(usage.ru_minflt)};
 }
 
 }  // namespace safetensors::os

@@ -1,27 +1,17 @@
-// Asks Windows about the process and its threads.
+// Asks Windows about the process.
 #include "os/process.h"
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <ctime>
 
 #include "os/available_memory.h"
 #include "os/descriptor.h"
-#include "os/thread_usage.h"
 #include "os/windows/native.h"
 
 #include <bcrypt.h>
 
 namespace safetensors::os {
-namespace {
-
-std::int64_t processor_ticks_of(const FILETIME& time) noexcept {
-  return static_cast<std::int64_t>(std::uint64_t{time.dwHighDateTime} << 32 | time.dwLowDateTime);
-}
-
-}  // namespace
-
 std::uint64_t process_id() noexcept {
   return ::GetCurrentProcessId();
 }
@@ -56,13 +46,6 @@ std::optional<std::uint64_t> available_memory() {
   status.dwLength = sizeof status;
   if (!::GlobalMemoryStatusEx(&status)) return std::nullopt;
   return std::min(status.ullAvailPhys, status.ullAvailPageFile);
-}
-
-ThreadUsage thread_usage() noexcept {
-  FILETIME created, ended, system, user;
-  if (!::GetThreadTimes(::GetCurrentThread(), &created, &ended, &system, &user)) return {};
-  const std::int64_t ticks = processor_ticks_of(system) + processor_ticks_of(user);  // of 100 ns
-  return {static_cast<double>(ticks) / 1e7, 0};  // Windows counts faults per process only
 }
 
 }  // namespace safetensors::os
