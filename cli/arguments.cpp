@@ -122,10 +122,6 @@ std::string Arguments::unknown(std::string_view argument, std::size_t letter) co
   const bool is_long = letter == 0;
   const std::string_view given = is_long ? argument.substr(0, argument.find('=')) : argument;
   const std::string_view shown = is_long ? given : first_character(argument.substr(letter));
-  if (command_.arguments == Values::model && (given == "--recursive" || (!is_long && shown == "R")))
-    return formatted("{} has no --recursive: it {}", command_.name,
-                     command_.name == std::string_view("page") ? "makes one page per model, run it for each"
-                                                               : "takes one model at a time, run it for each");
   std::string_view longer;  // the only option that begins so
   file::DidYouMean similar(given.substr(is_long ? 2 : 1));
   for (const Option& option : command_.options) {

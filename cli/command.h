@@ -19,12 +19,8 @@ enum class Values : unsigned char {
   any,   // shells complete nothing
   path,  // any file
   folder,
-  model,    // a file or a folder that holds tensors
-  tensor,   // the name of a tensor
-  pattern,  // a pattern of names of tensors
-  key,      // a key of the metadata
-  dtypes,   // a list of dtypes of the tensors
-  cast,     // any dtype
+  model,  // a file or a folder that holds tensors
+  dtype,  // of the format
 };
 
 // An option of a subcommand. A letter means the same in all of them: -b brief, -c columns, -f force, -l long, -m match,

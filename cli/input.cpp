@@ -66,14 +66,13 @@ Input::Input(Checkpoint checkpoint, bool is_file)
       folder_(files_.empty() ? 0 : common_folder(files_)),
       is_file_(is_file) {}
 
-Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data,
-                          std::string* refused) {
+Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data) {
   OpenOptions options{.access = Access::read, .parse = parse};
   options.parse.allow_leading_whitespace = true;
   if (argument == kStandardInput) {
     std::optional<MissingData> missing;
-    return of_part(open_standard_input(options, data, refused, data == PipeData::part ? &missing : nullptr), missing,
-                   argument, console);
+    return of_part(open_standard_input(options, data, data == PipeData::part ? &missing : nullptr), missing, argument,
+                   console);
   }
   Result<Input> input = open(std::span(&argument, 1), console, parse);
   if (input || !is_too_short(input.error()) || input.error().path != argument) return input;

@@ -34,10 +34,10 @@ class Input {
  public:
   // White space before a header's `{` is accepted with a notice. data: how the data of a pipe on standard input is
   // used. With PipeData::part, a single file or standard input may lack data at its end, and a notice says how much.
-  // Errors: those of Checkpoint::open, and of open_standard_input(), which also explains `refused`. The path of the
-  // error is that of the file at fault, if there is one.
+  // Errors: those of Checkpoint::open, and of open_standard_input(). The path of the error is that of the file at
+  // fault, if there is one.
   [[nodiscard]] static Result<Input> open(const std::string& argument, Console& console, const ParseOptions& parse = {},
-                                          PipeData data = PipeData::skip, std::string* refused = nullptr);
+                                          PipeData data = PipeData::skip);
   // Opens several arguments as one set of tensors. None may be standard input.
   [[nodiscard]] static Result<Input> open(std::span<const std::string> arguments, Console& console,
                                           const ParseOptions& parse = {});

@@ -22,10 +22,10 @@ namespace safetensors::cli {
 inline constexpr Option kChoiceOptions[] = {
     {"-m,--match", "GLOB",
      "tensors whose names match: * any text, ? one character, [a-z] one of a set; may be given several times", nullptr,
-     Values::pattern, true},
-    {"--exclude", "GLOB", "leave out tensors whose names match; may be given several times", nullptr, Values::pattern,
+     Values::any, true},
+    {"--exclude", "GLOB", "leave out tensors whose names match; may be given several times", nullptr, Values::any,
      true},
-    {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr, Values::dtypes, true},
+    {"--dtype", "LIST", "tensors of these dtypes: F32, or bf16,f16", nullptr, Values::dtype, true},
     {"--layers", "LIST",
      "tensors of these layers: 0-3,7. The layer is the first part of a name between dots that has only digits: 12 in "
      "model.layers.12.mlp.bias",

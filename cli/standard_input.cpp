@@ -197,8 +197,7 @@ Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
   }
 }
 
-Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::string* refused,
-                                 std::optional<MissingData>* missing) {
+Result<File> open_standard_input(const OpenOptions& options, PipeData data, std::optional<MissingData>* missing) {
   if (os::has_offsets(kDescriptor)) {
     Result<File> file = File::from_fd(kDescriptor, options);
     const bool part = !file && missing != nullptr && is_too_short(file.error());
@@ -206,9 +205,7 @@ Result<File> open_standard_input(const OpenOptions& options, PipeData data, std:
   }
   const Result<FirstBytes> first = FirstBytes::read(options.parse, read_standard_input);
   if (!first) return first.error();
-  Result<File> file = data == PipeData::keep ? keep_pipe(*first, options) : drain_pipe(*first, options.parse, missing);
-  if (!file && refused != nullptr) *refused = first->text();
-  return file;
+  return data == PipeData::keep ? keep_pipe(*first, options) : drain_pipe(*first, options.parse, missing);
 }
 
 bool is_pipe(const std::string& argument) {

@@ -82,11 +82,9 @@ enum class PipeData : std::uint8_t {
 
 // Opens standard input: by its descriptor if it is a file. A pipe is read to its end. With PipeData::keep, it is read
 // only if its header is valid, and at most one byte further than the header says. Errors: those of File::open, and
-// write_failed if there is no space for the data. refused: receives the text of the header of a pipe, if the header is
-// complete but invalid. missing: if it is not null, the input may end anywhere after the header, and `missing` receives
-// how much of the data is missing.
+// write_failed if there is no space for the data. missing: if it is not null, the input may end anywhere after the
+// header, and `missing` receives how much of the data is missing.
 [[nodiscard]] Result<File> open_standard_input(const OpenOptions& options, PipeData data = PipeData::skip,
-                                               std::string* refused = nullptr,
                                                std::optional<MissingData>* missing = nullptr);
 
 // Reads up to bytes.size() bytes, and returns their number: 0 at the end. Errors: read_failed, cancelled.

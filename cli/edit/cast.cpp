@@ -9,7 +9,6 @@
 #include "format/dtype/cast.h"
 
 #include <algorithm>
-#include <map>
 
 namespace safetensors::cli {
 namespace {
@@ -22,7 +21,7 @@ constexpr auto kCastTable = joined(
         {"--to", "DTYPE",
          "the new dtype: f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, "
          "u32 or u64. Words such as half, bfloat16, fp8 and int8 are names of them, too",
-         nullptr, Values::cast},
+         nullptr, Values::dtype},
     },
     kChoiceOptions, kModelOptions, kWriteOptions);
 
@@ -38,36 +37,20 @@ bool holds_small_numbers(const Tensor& tensor) {
   return dtype != Dtype::BOOL && dtype != Dtype::UNKNOWN && bits(dtype) <= 8 && tensor.numel() > 1;
 }
 
-// A name with * for its parts of digits, which --match and --exclude take: "layers.*.scale".
-std::string layer_pattern(std::string_view name) {
-  std::string pattern;
-  for (const std::string_view part : split(name, '.')) (pattern += has_only_digits(part) ? "*" : part) += '.';
-  pattern.pop_back();
-  return pattern;
-}
-
-// Returns a text that names the floats of more than 8 bits that the cast would change, if the input also has numbers of
-// at most 8 bits: such floats may be the scales of these numbers. Returns an empty text if there are no such floats.
+// Returns a text that counts the floats of more than 8 bits that the cast would change, if the input also has numbers
+// of at most 8 bits: such floats may be the scales of these numbers. Returns an empty text if there are no such floats.
 std::string possible_scales(const std::vector<RewriteTensor>& tensors) {
-  constexpr std::size_t kShown = 8;
-  std::map<std::string, std::uint64_t> patterns;
   const RewriteTensor* small = nullptr;
   std::uint64_t count = 0;
   for (const RewriteTensor& one : tensors) {
     const Dtype from = one.tensor.dtype();
     if (holds_small_numbers(one.tensor)) small = &one;
     if (bits(from) <= 8 || !one.dtype || *one.dtype == from) continue;
-    if (!format::castable(from, Dtype::F64) || !format::castable(from, *one.dtype)) continue;
-    ++patterns[layer_pattern(one.tensor.name())];
-    ++count;
+    if (format::castable(from, Dtype::F64) && format::castable(from, *one.dtype)) ++count;
   }
   if (small == nullptr || count == 0) return {};
-  const std::string text = first_texts(patterns, kShown, [](const auto& one) {
-    const auto& [pattern, times] = one;
-    return formatted("`{}`{}", printable(pattern), times == 1 ? "" : formatted(" ({})", grouped(times)));
-  });
-  return formatted("IN has {} tensors, and the cast changes {} that may be their scales: {}",
-                   to_string(small->tensor.dtype()), counted(count, "float tensor"), text);
+  return formatted("IN has {} tensors, and the cast changes {} that may be their scales",
+                   to_string(small->tensor.dtype()), counted(count, "float tensor"));
 }
 
 struct Casting {

@@ -322,7 +322,7 @@ run the same command again.)",
     .options_heading = "options of set and rm:",
     .options = kMetaTable,
     .words = "ls|get|set|rm",
-    .after_model = Values::key,
+    .after_model = Values::any,
     .examples = R"(safetensors meta ls model.safetensors
 safetensors meta get model.safetensors format
 safetensors meta set model.safetensors license=apache-2.0 --dry-run

@@ -58,7 +58,7 @@ std::string rewrite_of(std::string_view text) {
 // match, not only the first) and i (upper and lower case are equal). RE2 does the matching, because names come from
 // strangers: its time is linear in the length of the name, and its memory has a limit. std::regex has no such limits.
 // RE has the syntax of RE2, as RE2 documents it. So the errors of RE2 are right for RE as the user wrote it.
-// Errors, with a message without path: invalid_argument, with an offset if RE is wrong.
+// Error, with a message without path: invalid_argument.
 Result<Substitution> parse_expression(std::string_view expression) {
   const auto failed = [&](std::string_view why) {
     return fault(Errc::invalid_argument, formatted("{}: {}", printable(expression), why));
@@ -77,9 +77,7 @@ Result<Substitution> parse_expression(std::string_view expression) {
   const auto regex = std::make_shared<const re2::RE2>(pattern, options);
   if (!regex->ok()) {
     const std::size_t offset = std::min(expression.find(regex->error_arg(), 2), expression.size());
-    Error error = failed(formatted("{}, at byte {}", printable(regex->error()), offset + 1));
-    error.offset = offset;
-    return error;
+    return failed(formatted("{}, at byte {}", printable(regex->error()), offset + 1));
   }
   const std::string rewrite = rewrite_of(text);
   if (std::string error; !regex->CheckRewriteString(rewrite, &error)) return failed(printable(error));
@@ -168,16 +166,9 @@ struct Renaming {
 Exit run_rename(const Arguments& given, Console& console) {
   RewriteRequest request(kRename, given, 1, true);
   const std::optional<std::string> map = given.value("map");
-  const auto is_expression = [](const std::string& text) {
-    const Result<Substitution> parsed = parse_expression(text);
-    return parsed.ok() || parsed.error().offset != Error::kNoOffset;
-  };
-  if (is_expression(request.output)) {
-    if (const auto parsed = parse_expression(request.output); !parsed) throw UsageError(parsed.error().message);
-    if (request.rest.empty() && !map) throw UsageError("which OUT?");
-    const std::string last = request.rest.empty() ? "" : request.rest.back();
-    if (!last.empty() && last != kStandardInput && !is_expression(last)) request.take_last_output();
-  }
+  if (parse_expression(request.output))
+    throw UsageError(
+        formatted("{} stands in the place of OUT: the order is IN OUT EXPRESSION", printable(request.output)));
   if (!request.rest.empty() && !kHasExpressions) {
     console.message("rename: this build has no RE2, which an EXPRESSION needs (use --map)");
     return Exit::system;
@@ -206,7 +197,7 @@ const Command kRename = {
     .name = "rename",
     .summary = "write a new file with other names: s/RE/TEXT/ or a list",
     .title = "Write a new file or model whose tensors have other names.",
-    .usage = "IN OUT EXPRESSION...\nIN EXPRESSION... OUT\nIN OUT --map FILE",
+    .usage = "IN OUT EXPRESSION...\nIN OUT --map FILE",
     .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
 IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together.
 

@@ -77,12 +77,6 @@ struct RewriteRequest {
   // Shows the list of this verb: the lines, or with `json` a member. report: null in a dry run. May be null.
   std::function<void(Console& console, Json* json, const RewriteReport* report)> show = nullptr;
 
-  // For arguments in the order IN, REST..., OUT: takes OUT from the end of `rest`, and begins it with the argument that
-  // was taken for OUT.
-  void take_last_output() {
-    rest.insert(rest.begin(), std::exchange(output, rest.back()));
-    rest.pop_back();
-  }
   // Whether --force is given.
   [[nodiscard]] bool force() const { return given_.has("force"); }
 

@@ -27,7 +27,6 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
   RewriteRequest request(command, given, 1, true);
   const bool accepts = given.has("accept");
   const auto is_file = [](std::string_view argument) { return argument.ends_with(".safetensors"); };
-  if (!request.rest.empty() && is_file(request.rest.back()) && !is_file(request.output)) request.take_last_output();
   request.parse.accept = accept_of(given);
   Selection selection(given, request.rest);
   // "drop m.safetensors a b --force" would replace a file `a`, which may be meant as a name.

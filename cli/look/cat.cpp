@@ -399,7 +399,7 @@ constexpr auto kCatTable = joined(
         {"--cast", "DTYPE",
          "convert floats to F32, F64, F16, BF16 or an F8 dtype, to nearest even, or integers to another integer dtype; "
          "also for npy, which has no BF16",
-         nullptr, Values::cast},
+         nullptr, Values::dtype},
         {"--limit", "N",
          "in text, show at most N elements (2 or more) per dimension, the first and the last; 0 shows all (default: "
          "all, but 6 on a terminal if the tensor has over 100 elements)"},
@@ -568,7 +568,7 @@ const Command kCat = {
 standard input. NAME is the tensor's name, exactly or as ls shows it. Without NAME, options such as --match choose the
 tensor. They must choose exactly one. Memory stays bounded, however large the tensor.)",
     .options = kCatTable,
-    .after_model = Values::tensor,
+    .after_model = Values::any,
     .details = R"(Text and JSON show floats as the shortest decimal that reads back, as a double, to exactly the
 value in the file. In JSON, a value that is not finite is "nan", "inf" or "-inf", and a C64 is [real, imag].)",
     .examples = R"(safetensors cat model.safetensors h.0.ln_1.bias --format text

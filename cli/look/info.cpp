@@ -18,108 +18,43 @@
 namespace safetensors::cli {
 namespace {
 
-// Puts each tensor and each metadata pair on its own line. Changes only white space outside of strings. Walks over the
-// text once and tracks open brackets: this is no parser, so text that is not JSON gives some layout. Only the top level
-// and the metadata are spread over lines: indentation never grows with hostile depth.
-std::string pretty_json(std::string_view text) {
-  constexpr std::string_view kWhite = " \t\n\r";
-  std::string out;
-  std::vector<bool> spread;  // for each open container, whether each item begins a line
-  bool metadata_next = false;
-  const auto line = [&] { out.append("\n").append(2 * spread.size(), ' '); };
-  out.reserve(text.size() + text.size() / 4);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (kWhite.find(c) != std::string_view::npos) continue;
-    if (c == '"') {
-      std::size_t end = i + 1;
-      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
-      const std::string_view token = text.substr(i, end + 1 - i);
-      if (spread.size() == 1) metadata_next = token == "\"__metadata__\"";
-      out += token;
-      i = end;
-      continue;
-    }
-    if ((c == '}' || c == ']') && !spread.empty()) {
-      const bool lines = spread.back() && out.back() != '{';
-      spread.pop_back();
-      if (lines) line();
-    }
-    out += c;
-    if (c == '{' || c == '[') {
-      spread.push_back(c == '{' && (spread.empty() || (spread.size() == 1 && metadata_next)));
-      const std::size_t next = text.find_first_not_of(kWhite, i + 1);
-      if (spread.back() && (next == std::string_view::npos || text[next] != '}')) line();
-    } else if (c == ',' && !spread.empty() && spread.back()) {
-      line();
-    } else if (c == ',' || c == ':') {
-      out += ' ';
-    }
+// Returns the text of the header of one file. If the library refuses the header because of its content, reads the text
+// here, so that it can be looked at. A pipe is read already then.
+Result<std::string> header_text(const std::string& argument, const Result<Input>& input) {
+  if (!input) {
+    if (format_rule(input.error().code) < 4 || is_pipe(argument)) return input.error();
+    const Result<FirstBytes> first = FirstBytes::of(input.error().path, {.allow_leading_whitespace = true});
+    return first ? Result<std::string>(first->text()) : first.error();
   }
-  return out;
-}
-
-// The functions down to show_header() print the text of a header. If the library refuses the header because of its
-// content, the text is read here, so that it can be looked at.
-
-Result<std::string> header_text(const Source& source, std::uint64_t bytes) {
-  std::string text(static_cast<std::size_t>(bytes), '\0');
-  const Status status = os::read_exactly(source, 8, std::as_writable_bytes(std::span(text)));
+  const std::span<const File> files = input->files();
+  if (files.size() != 1) {
+    const std::string such_as = files.empty() ? "" : formatted(": name one, such as `{}`", printable(files[0].path()));
+    return fault(Errc::invalid_argument, formatted("{} files, expected one file{}", files.size(), such_as), argument);
+  }
+  std::string text(static_cast<std::size_t>(files[0].header().header_bytes()), '\0');
+  const Status status = os::read_exactly(files[0].source(), 8, std::as_writable_bytes(std::span(text)));
   return status ? Result<std::string>(std::move(text)) : status.error();
 }
 
-// Reads the header of a file that File::open() refused because of the content of the header. path: empty for standard
-// input.
-Result<std::string> refused_header(const std::string& path) {
-  const Result<FirstBytes> first = FirstBytes::of(path, {.allow_leading_whitespace = true});
-  return first ? Result<std::string>(first->text()) : first.error();
-}
-
-// Opens one file. refused: see Input::open().
-Result<File> open_file(const std::string& argument, Console& console, std::string& refused) {
-  const Result<Input> input = Input::open(argument, console, {}, PipeData::part, &refused);
-  if (!input) return input.error();
-  const std::span<const File> files = input->files();
-  if (files.size() == 1) return files[0];
-  const std::string such_as = files.empty() ? "" : formatted(": name one, such as `{}`", printable(files[0].path()));
-  return fault(Errc::invalid_argument, formatted("{} files, expected one file{}", files.size(), such_as), argument);
-}
-
-// On a terminal, one tensor per line and no character that a terminal obeys. Otherwise, the bytes as they are.
-void print(Console& console, const std::string& text, bool valid) {
-  if (!console.out_is_terminal()) return console.out(text);
-  console.out(visible(valid ? pretty_json(text) : text.substr(0, text.find_last_not_of(" \t\r\n") + 1)) + "\n");
-}
-
-void print_header_json(Console& console, const std::string& path, const Result<std::string>& text, const Error* error) {
-  Json json(console, "header");
-  json.field("path", path).field("valid", error == nullptr);
-  if (text) json.field("header_bytes", std::uint64_t{text->size()});
-  if (error != nullptr) json.error(*error);
-  json.line();
-  if (text && error == nullptr) {
-    json.key("header").raw(visible(pretty_json(*text)));
-  } else if (text) {
-    json.field("text", *text);
-  }
-  json.finish();
-}
-
-// Prints the JSON of the header of one file: unchanged to a pipe, one tensor per line on a terminal. A header that
-// breaks rules 4 to 10 is printed, too, with the error. as_json: inside of a document of schema safetensors.header/1.
+// Prints the JSON of the header of one file: unchanged to a pipe, and without characters that a terminal obeys. A
+// header that breaks rules 4 to 10 is printed, too, with the error. as_json: in a document of schema
+// safetensors.header/1.
 Exit show_header(const std::string& path, bool as_json, Console& console) {
-  std::string refused;
-  const Result<File> file = open_file(path, console, refused);
-  const bool readable = file || format_rule(file.error().code) >= 4;
-  const Result<std::string> text = file            ? header_text(file->source(), file->header().header_bytes())
-                                   : !readable     ? Result<std::string>(file.error())
-                                   : is_pipe(path) ? Result<std::string>(refused)
-                                                   : refused_header(file.error().path);
-  const Error* error = !file ? &file.error() : !text ? &text.error() : nullptr;
+  const Result<Input> input = Input::open(path, console, {}, PipeData::part);
+  const Result<std::string> text = header_text(path, input);
+  const Error* error = !input ? &input.error() : !text ? &text.error() : nullptr;
   if (as_json) {
-    print_header_json(console, path, text, error);
+    Json json(console, "header");
+    json.field("path", path).field("valid", error == nullptr);
+    if (text) json.field("header_bytes", std::uint64_t{text->size()});
+    if (error != nullptr) json.error(*error);
+    if (text) json.line();
+    if (text && error == nullptr) json.key("header").raw(visible(*text));
+    if (text && error != nullptr) json.field("text", *text);
+    json.finish();
   } else if (text) {
-    print(console, *text, error == nullptr);
+    console.out(console.out_is_terminal() ? visible(text->substr(0, text->find_last_not_of(" \t\r\n") + 1)) + "\n"
+                                          : *text);
   }
   return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
@@ -128,8 +63,7 @@ constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
     {"--header", nullptr,
-     "print the JSON of the header of one file: its bytes, or on a terminal one tensor per line. A header that breaks "
-     "the rules is printed, too"},
+     "print the JSON of the header of one file, as it is. A header that breaks the rules is printed, too"},
     kRecursiveOption,
     kJsonOption,
 };

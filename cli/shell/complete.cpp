@@ -3,81 +3,18 @@
 //
 //   path, folder, model  nothing: the shell completes files
 //   words                one candidate per line, often followed by a tab and a text
-//   names                one candidate per line, which the script has to quote
 //
-// Names come from strangers, so candidates have no control characters and no invisible ones: a line is always one
-// candidate. The scripts pass the words as they are, still quoted. This program unquotes them, because a shell that
-// does so would evaluate them.
+// It opens no file: names of strangers have no place in a shell.
 #include "command.h"
-#include "input.h"
 #include "text/text.h"
 
-#include "format/dtype/cast.h"
-#include "os/file_status.h"
+#include <safetensors/dtype.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 
 namespace safetensors::cli {
 namespace {
-
-// Removes the quotes of a shell from a word. A quote that is still open ends with the word.
-std::string unquoted(std::string_view word) {
-  std::string text;
-  char quote = 0;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    const char c = word[i];
-    if (quote == 0 && (c == '\'' || c == '"')) {
-      quote = c;
-    } else if (c == quote && quote != 0) {
-      quote = 0;
-    } else if (c == '\\' && quote != '\'' && i + 1 < word.size()) {
-      text += word[++i];
-    } else {
-      text += c;
-    }
-  }
-  const char* const home = std::getenv("HOME");
-  if (word.starts_with("~/") && home != nullptr) text.replace(0, 1, home);
-  return text;
-}
-
-bool exists(const std::string& path) {
-  os::FileStatus status;
-  return !path.empty() && os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0;
-}
-
-// Returns the model on the command line: the first word that is an existing path, as it is or without its quotes.
-std::optional<std::string> model_of(std::span<const std::string> words) {
-  for (const std::string& word : words) {
-    if (word.starts_with('-')) continue;
-    for (std::string path : {word, unquoted(word)}) {
-      if (exists(path)) return path;
-    }
-  }
-  return std::nullopt;
-}
-
-// Returns a pattern that matches the name. ? stands for each control character and each invisible one.
-std::string pattern_of(std::string_view name) {
-  std::string pattern;
-  while (!name.empty()) {
-    const std::string_view character = first_character(name);
-    if (character != "\\" && printable(character) != character) {
-      pattern += '?';
-    } else {
-      if (std::string_view("*?[\\").find(character[0]) != std::string_view::npos) pattern += '\\';
-      pattern += character;
-    }
-    name.remove_prefix(character.size());
-  }
-  return pattern;
-}
-
-void to_lower_case(std::string& text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-}
 
 using Candidates = std::vector<std::string>;
 
@@ -128,6 +65,24 @@ Wanted argument_of(const Command& command, std::size_t index) {
   return {.values = index != 0 && command.after_model ? *command.after_model : command.arguments};
 }
 
+// The dtypes, in upper case if the typed text is.
+Wanted dtypes(std::string_view typed) {
+  Wanted list;
+  for (const Dtype dtype : all_dtypes()) {
+    std::string word(to_string(dtype));
+    const bool upper = !typed.empty() && typed[0] >= 'A' && typed[0] <= 'Z';
+    for (char& c : word) c = !upper && c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+    list.words.push_back(std::move(word));
+  }
+  return list;
+}
+
+// Returns the part of a word that is typed for the value of an option: behind `--sort=`.
+std::string_view typed_value(std::string_view word) {
+  if (word.starts_with("--")) word.remove_prefix(std::min(word.find('=') + 1, word.size()));
+  return word == "=" ? std::string_view() : word;
+}
+
 // given: the words behind the command. bash makes a word of each =.
 Wanted wanted_of(const Command& command, std::span<const std::string> given) {
   const Option* pending = nullptr;
@@ -148,6 +103,7 @@ Wanted wanted_of(const Command& command, std::span<const std::string> given) {
   if (!only_arguments && pending == nullptr && word.find('=') != std::string_view::npos)
     pending = option_with_value(command, word.substr(0, word.find('=')));
   if (pending != nullptr && pending->choices != nullptr) return choices_of(pending->choices);
+  if (pending != nullptr && pending->values == Values::dtype) return dtypes(typed_value(word));
   if (pending != nullptr) return {.values = pending->values};
   if (!only_arguments && word.starts_with('-')) return {.words = option_names(command)};
   return argument_of(command, count);
@@ -167,63 +123,16 @@ Wanted wanted_of(std::span<const std::string> given) {
   return given.size() > 2 ? Wanted() : names;
 }
 
-// The candidates of an option or argument, from the model on the command line if there is one.
-Candidates candidates_of(Values values, std::span<const std::string> words, Console& console) {
-  Candidates list;
-  const auto model = values == Values::cast ? std::nullopt : model_of(words);
-  if (!model && (values == Values::cast || values == Values::dtypes)) {
-    for (const Dtype dtype : all_dtypes()) {
-      const bool castable = format::castable(Dtype::F32, dtype) || format::castable(Dtype::I64, dtype);
-      if (castable || values == Values::dtypes) list.emplace_back(to_string(dtype));
-    }
-  }
-  if (!model) return list;
-  const Result<Input> input = Input::open(*model, console, {}, PipeData::part);
-  if (!input) return {};
-  for (const TensorInfo* tensor : infos(*input)) {
-    if (values == Values::tensor) list.push_back(printable(tensor->name));
-    if (values == Values::pattern) list.push_back(pattern_of(tensor->name));
-    if (values == Values::dtypes) list.emplace_back(to_string(tensor->dtype));
-  }
-  for (const File& file : input->files()) {
-    if (values != Values::key) break;
-    for (const auto& [key, value] : file.metadata()) list.push_back(printable(key));
-  }
-  return list;
-}
-
-// Prints the candidates that begin with the typed text. A list of dtypes is completed at its last part.
-void print_matching(Candidates candidates, Values values, std::string_view typed, Console& console) {
-  const std::size_t list = values == Values::dtypes ? typed.rfind(',') + 1 : 0;
-  const std::string_view last = typed.substr(list);
-  const bool has_lower_case = std::ranges::any_of(last, [](char c) { return c >= 'a' && c <= 'z'; });
-  if ((values == Values::dtypes || values == Values::cast) && has_lower_case)
-    std::ranges::for_each(candidates, to_lower_case);
-  std::ranges::sort(candidates, natural_less);
-  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
-  for (const std::string& candidate : candidates) {
-    if (!candidate.empty() && candidate.starts_with(last))
-      console.out(formatted("{}{}\n", list == 0 ? "" : printable(typed.substr(0, list)), candidate));
-  }
-}
-
 }  // namespace
 
 Exit run_complete(std::span<const std::string> given, Console& console) {
   if (given.empty()) return Exit::usage;
   const Wanted wanted = wanted_of(given);
-  std::string_view word = given.back();
-  if (word.starts_with("--")) word.remove_prefix(std::min(word.find('=') + 1, word.size()));
-  if (word == "=") word = {};
   constexpr std::string_view kKinds[] = {"words", "path", "folder", "model"};  // by Values
-  const auto kind = static_cast<std::size_t>(wanted.values);
-  console.out(formatted("{}\n", kind < std::size(kKinds) ? kKinds[kind] : "names"));
+  console.out(formatted("{}\n", kKinds[static_cast<std::size_t>(wanted.values)]));
   for (const std::string& candidate : wanted.words) {
-    if (candidate.starts_with(word)) console.out(candidate + "\n");
+    if (candidate.starts_with(typed_value(given.back()))) console.out(candidate + "\n");
   }
-  if (kind >= std::size(kKinds))
-    print_matching(candidates_of(wanted.values, given.subspan(1, given.size() - 2), console), wanted.values,
-                   unquoted(word), console);
   return Exit::good;
 }
 

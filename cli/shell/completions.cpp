@@ -1,5 +1,5 @@
 // The subcommand completions: prints the script that completes command lines in a shell. The scripts know no command
-// and no option. They run the hidden verb __complete (complete.cpp), and quote what it prints.
+// and no option. They run the hidden verb __complete (complete.cpp).
 #include "arguments.h"
 #include "command.h"
 #include "json_output.h"
@@ -8,22 +8,16 @@ namespace safetensors::cli {
 namespace {
 
 // It needs bash 4 and no other package. Bash separates words at =, so --sort=size is three words. The script evaluates
-// no word of the user and no name. Readline quotes the names of files, but not $ and ` in other words: the script does.
+// no word of the user. Readline quotes the names of files.
 constexpr std::string_view kBash = R"bash(# bash completion for safetensors, made by: safetensors completions bash
 _safetensors() {
-  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() some=() models='' action=-f file special
+  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() some=() models='' action=-f file
   mapfile -t found < <(command safetensors __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   kind=${found[0]} found=("${found[@]:1}")
   if [[ $word == --*=* ]]; then prefix=${word%%=*}= word=${word#*=}; fi
-  case $kind:$word in
-    names:\'*) special="'\\''" found=("${found[@]//\'/$special}") ;;
-    names:\"*)
-      for special in \\ \" \$ \`; do found=("${found[@]//"$special"/"\\$special"}"); done
-      special="\"'!'\"" found=("${found[@]//!/$special}")
-      ;;
-    names:*) if ((${#found[@]} != 0)); then mapfile -t found < <(printf '%q\n' "${found[@]}"); fi ;;
-    words:*) found=("${found[@]%%$'\t'*}") ;;
-    path:* | folder:* | model:*)
+  case $kind in
+    words) found=("${found[@]%%$'\t'*}") ;;
+    path | folder | model)
       # For a model: folders and model files, or all files if there is no model file.
       if [[ $kind == folder ]]; then action=-d; fi
       # Without the quotes of the user: readline adds quotes to candidates again.
@@ -58,7 +52,6 @@ _safetensors() {
     path) _files ;;
     folder) _files -/ ;;
     model) _files -g '*.safetensors(|.*json)(-.)' ;;
-    names) if (( $#found )); then compadd -a found; fi ;;
     words)
       texts=("${(@)found/$'\t'/  -- }")
       found=("${(@)found%%$'\t'*}")
@@ -126,8 +119,7 @@ const Command kCompletions = {
     .summary = "print the completion script of a shell",
     .title = "Print the script that completes command lines in a shell.",
     .usage = "SHELL",
-    .description = R"(SHELL is bash, zsh or fish. The script completes commands, options, their values and paths. It
-also completes names of tensors, dtypes and keys of the metadata, from the header of the model on the command line.
+    .description = R"(SHELL is bash, zsh or fish. The script completes commands, options, their values and paths.
 cmake --install installs it where shells look for it. Without that, use one of these:
 
   bash  source <(safetensors completions bash)    in ~/.bashrc

@@ -1,8 +1,6 @@
 // Asks printable() which characters are visible, so that the command and the library escape the same characters.
 #include "text/text.h"
 
-#include "text/character_widths.h"
-
 #include <safetensors/error.h>
 
 #include "base/utf8.h"
@@ -13,6 +11,21 @@
 
 namespace safetensors::cli {
 namespace {
+
+// Both ends are included.
+struct CharacterRange {
+  char32_t first, last;
+};
+
+// The characters of common scripts that take no column, because they join the one before them, and those that take two.
+// A name in a rare script may shift its row of a table.
+constexpr CharacterRange kNoColumn[] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},
+                                        {0x64B, 0x65F},   {0x1160, 0x11FF}, {0x3099, 0x309A}, {0x1AB0, 0x1AFF},
+                                        {0x1DC0, 0x1DFF}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+constexpr CharacterRange kTwoColumns[] = {{0x1100, 0x115F},  {0x2705, 0x2705}, {0x2E80, 0x303E},   {0x3041, 0xA4CF},
+                                          {0xA960, 0xA97C},  {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},
+                                          {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F6FF}, {0x1F900, 0x1FAFF},
+                                          {0x20000, 0x3FFFD}};
 
 void append_json_escape(std::string& out, std::uint32_t value) {
   if (value < 0x10000) {
@@ -77,9 +90,8 @@ std::string_view take_number(std::string_view& text) {
 }
 
 bool contains(std::span<const CharacterRange> ranges, char32_t value) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), value,
-                                      [](char32_t code, const CharacterRange& range) { return code < range.first; });
-  return after != ranges.begin() && value <= std::prev(after)->last;
+  return std::ranges::any_of(ranges,
+                             [&](const CharacterRange& range) { return range.first <= value && value <= range.last; });
 }
 
 }  // namespace
@@ -193,9 +205,8 @@ std::string wrap_words(std::string_view text, std::size_t columns, std::size_t i
   return lines;
 }
 
-// Looks each character up in tables of ranges from the Unicode Character Database. wcwidth() of the C library is no
-// choice: it depends on the locale, which the command does not read. Sequences with invisible joiners do not occur,
-// because printable() escapes these characters.
+// wcwidth() of the C library is no choice: it depends on the locale, which the command does not read. Sequences with
+// invisible joiners do not occur, because printable() escapes these characters.
 std::size_t display_width(std::string_view text) {
   const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (ascii) return text.size();

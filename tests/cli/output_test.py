@@ -9,8 +9,6 @@ import random
 import re
 import struct
 import subprocess
-import sys
-import unicodedata
 import unittest
 
 import elements
@@ -231,16 +229,6 @@ class TableTest(CommandTest):
         name = "n" * 300
         self.write("unknown.safetensors", [name])
         self.assertIn(name, self.on_terminal(0, "ls", "unknown.safetensors")[1])
-
-    def test_the_table_of_widths_is_what_its_generator_makes(self):
-        generator = os.path.join(PROJECT, "scripts", "generate-widths")
-        table_text = source("cli/text/character_widths.h")
-        made_from = re.search(r"Character Database (\S+)\.\n", table_text)[1]
-        if made_from != unicodedata.unidata_version:
-            self.skipTest(f"the table is of Unicode {made_from}, this Python has {unicodedata.unidata_version}")
-        made = subprocess.run([sys.executable, "-B", generator], capture_output=True, timeout=120, check=True)
-        self.assertEqual(made.stdout.decode(), table_text)
-
 
 class VersionTest(CommandTest):
     def test_all_places_name_the_version_of_the_file_version(self):

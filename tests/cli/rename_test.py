@@ -129,10 +129,10 @@ class ExpressionsTest(FolderTest):
         for pattern in ("(a*)*(a*)*(a|aa)+$", "(a|aa)*c", "(x+x+)+y"):
             self.fail_with(1, "no tensor gets", "rename", "slow", "out2", f"s/{pattern}/x/")
 
-    def test_a_wrong_expression_is_no_output(self):
+    def test_a_wrong_expression_and_a_wrong_order(self):
         self.put("in", [("a", "U8", [1], b"1")])
-        for arguments in (["s/(/x/"], ["s/(/x/", "out"], ["out", "s/(/x/"]):
-            self.fail_with(2, "s/(/x/: missing ): (, at byte 3\n", "rename", "in", *arguments)
+        self.fail_with(2, "s/(/x/: missing ): (, at byte 3\n", "rename", "in", "out", "s/(/x/")
+        self.fail_with(2, "out: expected s/RE/TEXT/\n", "rename", "in", "s/(/x/", "out")
 
     def test_memory_of_hostile_expressions(self):
         self.put("in", [("a" * 1024, "U8", [1], b"1")])
