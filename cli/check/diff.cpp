@@ -166,7 +166,6 @@ constexpr auto kDiffTable = joined(
     {
         {"--rtol", "R", "relative tolerance: equal if |a - b| <= D + R x |b|"},
         {"--atol", "D", "absolute tolerance D in this formula (default 0)"},
-        {"--ulps", "N", "floats of one dtype are equal if b is at most N floats away from a"},
         {"--no-values", nullptr, "compare headers only; reads no tensor"},
         {"--map", "FILE", "tensors with other names in B: lines of OLD, a tab and NEW, the exact names", nullptr,
          Values::path},
@@ -410,11 +409,9 @@ double tolerance(const Arguments& given, std::string_view name, std::string_view
 Exit run_diff(const Arguments& given, Console& console) {
   if (given.positionals.size() != 2) throw UsageError("takes two paths, A and B");
   const bool values = !given.has("no-values");
-  if (!values && (given.has("rtol") || given.has("atol") || given.has("ulps")))
-    throw UsageError("--no-values does not go with a tolerance");
+  if (!values && (given.has("rtol") || given.has("atol"))) throw UsageError("--no-values does not go with a tolerance");
   const DiffOptions options{.rtol = tolerance(given, "rtol", "1e-3"),
                             .atol = tolerance(given, "atol", "1e-6"),
-                            .ulps = given.number("ulps", "a whole number, such as 4").value_or(0),
                             .values = values,
                             .selection = Selection(given)};
   (void)given.number("top");  // an error of usage comes before the work

@@ -60,13 +60,6 @@ struct Side {
     if (!with_sign || found >> (width - 1) == 0) return {found, false};
     return {(0 - found) & (~std::uint64_t{0} >> (64 - width)), true};
   }
-  // Numbers floats in their order: neighbours have neighbouring numbers, and 0.0 and -0.0 have number 0.
-  [[nodiscard]] std::int64_t ordinal(std::size_t component) const {
-    const std::uint64_t found = bits_at(block, component, width);
-    const std::uint64_t sign = with_sign ? std::uint64_t{1} << (width - 1) : 0;
-    const auto magnitude = static_cast<std::int64_t>(found & ~sign);
-    return (found & sign) != 0 ? -magnitude : magnitude;
-  }
 };
 
 // The difference of two elements.
@@ -203,17 +196,11 @@ class Comparison {
       return bits_at(a.block, i, width) == bits_at(b.block, i, width);
     }
     if (apart.same || apart.one_nan || !apart.finite) return apart.same;
-    if (std::isfinite(apart.error) && apart.error <= options_.atol + options_.rtol * apart.magnitude) return true;
-    if (options_.ulps == 0 || a.dtype != b.dtype || is_integer(a.dtype)) return false;
-    for (std::size_t part = i * a.components; part < (i + 1) * a.components; ++part) {
-      const auto [low, high] = std::minmax({a.ordinal(part), b.ordinal(part)});
-      if (static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > options_.ulps) return false;
-    }
-    return true;
+    return std::isfinite(apart.error) && apart.error <= options_.atol + options_.rtol * apart.magnitude;
   }
 
   const DiffOptions& options_;
-  const bool by_bytes_ = options_.rtol == 0 && options_.atol == 0 && options_.ulps == 0;
+  const bool by_bytes_ = options_.rtol == 0 && options_.atol == 0;
   std::vector<TensorDiff> found_;  // also of pairs that may turn out equal
   std::vector<Chunk> chunks_;
   std::vector<std::optional<Differences>> diffs_;  // of the chunks that were compared

@@ -18,15 +18,12 @@ namespace safetensors::cli {
 //
 // With a tolerance, or if the dtypes differ, two elements `a` and `b` are equal if one of these is true:
 // - they are the same number, such as 0.0 and -0.0, or both are NaN;
-// - both and |a - b| as double are finite, and |a - b| <= atol + rtol x |b|;
-// - they have the same float dtype, and the number of steps from `a` to `b` through neighbouring floats is at most
-//   `ulps`, for C64 in each component. So 1 allows neighbours.
+// - both and |a - b| as double are finite, and |a - b| <= atol + rtol x |b|.
 //
 // Integers are compared exactly. An integer and a float are compared as double.
 struct DiffOptions {
   double rtol = 0;
   double atol = 0;
-  std::uint64_t ulps = 0;
   bool values = true;  // false: compare only names, dtypes and shapes
   NameMap names = {};  // names in the second set by those in the first, where they differ
   Selection selection = {};

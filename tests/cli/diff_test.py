@@ -21,7 +21,6 @@ from command import PROGRAM
 
 inputs: Any = make_inputs
 SEED = int(os.environ.get("SAFETENSORS_TEST_SEED", "1"))
-INTEGERS = ("BOOL", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
 NAN, INFINITY, LARGEST, ONE = 0x7E00, 0x7C00, 0x7BFF, 0x3C00  # of F16
 MINUS = 0x8000
 
@@ -29,14 +28,6 @@ MINUS = 0x8000
 def complex_of(dtype: str, data: bytes) -> list:
     values = elements.decode(dtype, data)
     return [*zip(values[::2], values[1::2], strict=True)] if dtype == "C64" else [(value, 0) for value in values]
-
-
-def ordinals(dtype: str, data: bytes) -> list[tuple[int, ...]]:
-    """The numbers of the floats in their order, one tuple per element."""
-    sign = 1 << (31 if dtype == "C64" else elements.BITS[dtype] - 1)
-    sign = 0 if dtype == "F8_E8M0" else sign
-    found = [-(code & ~sign) if code & sign else code for code in elements.codes(dtype, data)]
-    return [*zip(found[::2], found[1::2], strict=True)] if dtype == "C64" else [(number,) for number in found]
 
 
 def distance(a: tuple, b: tuple) -> float:
@@ -55,24 +46,21 @@ def distance(a: tuple, b: tuple) -> float:
 class Reference:
     """The differences of two tensors, by definition."""
 
-    def __init__(self, one: tuple[str, bytes], other: tuple[str, bytes], rtol: float, atol: float, ulps: int) -> None:
+    def __init__(self, one: tuple[str, bytes], other: tuple[str, bytes], rtol: float, atol: float) -> None:
         same_dtype = one[0] == other[0]
         self.differing, self.first, self.nan, self.largest = 0, None, 0, 0.0
         errors, sizes = [], []
-        by_ulps = ulps > 0 and same_dtype and one[0] not in INTEGERS
-        steps = zip(ordinals(*one), ordinals(*other), strict=True) if by_ulps else None
         bits = [elements.codes(*side) for side in (one, other)]
         parts = 2 if one[0] == "C64" else 1
         for i, (a, b) in enumerate(zip(complex_of(*one), complex_of(*other), strict=True)):
             nan = any(map(math.isnan, a)), any(map(math.isnan, b))
             error = 0.0 if any(nan) else distance(a, b)
             size = 0.0 if any(nan) else distance(b, (0, 0))
-            near = steps is not None and all(abs(x - y) <= ulps for x, y in zip(*next(steps), strict=True))
             finite = not any(nan) and all(map(math.isfinite, a + b))
-            if same_dtype and not (rtol or atol or ulps):
+            if same_dtype and not (rtol or atol):
                 equal = bits[0][i * parts : (i + 1) * parts] == bits[1][i * parts : (i + 1) * parts]
             else:
-                equal = all(nan) or a == b or (finite and (error <= atol + rtol * size or near))
+                equal = all(nan) or a == b or (finite and error <= atol + rtol * size)
             if not equal:
                 self.first = i if self.first is None else self.first
                 self.differing += 1
@@ -112,12 +100,12 @@ class DiffTest(unittest.TestCase):
     def equal(self, dtype: str, a: list[int], b: list[int], *options: str) -> bool:
         return not self.diff({"x": ((dtype, elements.packed(dtype, a)), (dtype, elements.packed(dtype, b)))}, *options)
 
-    def compare(self, pairs: dict[str, tuple], rtol: float = 0, atol: float = 0, ulps: int = 0) -> None:
-        options = [f"--rtol={rtol!r}", f"--atol={atol!r}", f"--ulps={ulps}"]
+    def compare(self, pairs: dict[str, tuple], rtol: float = 0, atol: float = 0) -> None:
+        options = [f"--rtol={rtol!r}", f"--atol={atol!r}"]
         found = self.diff(pairs, *options)
         for name, (one, other) in pairs.items():
             with self.subTest(seed=SEED, name=name, options=options):
-                wanted = Reference(one, other, rtol, atol, ulps)
+                wanted = Reference(one, other, rtol, atol)
                 if name not in found:
                     self.assertEqual((wanted.differing, one[0]), (0, other[0]))
                     continue
@@ -148,7 +136,6 @@ class DiffTest(unittest.TestCase):
             pairs[dtype] = ((dtype, elements.packed(dtype, one)), (dtype, elements.packed(dtype, other)))
         self.compare(pairs)
         self.compare(pairs, rtol=0.1, atol=0.5)
-        self.compare(pairs, ulps=1)
 
     def test_numbers_of_other_dtypes(self) -> None:
         source = random.Random(SEED)
@@ -169,31 +156,13 @@ class DiffTest(unittest.TestCase):
         self.compare(pairs, rtol=0.2)
 
     def test_nan_and_infinity(self) -> None:
-        for options in (["--atol=1e300"], ["--rtol=1e300"], ["--ulps=70000"]):
+        for options in (["--atol=1e300"], ["--rtol=1e300"]):
             pairs = [(NAN, NAN | MINUS | 1), (INFINITY, INFINITY), (LARGEST, ONE)]
             for a, b in pairs:
                 self.assertTrue(self.equal("F16", [a, 0], [b, 0], *options), (a, b, options))
             pairs = [(NAN, ONE), (ONE, NAN), (INFINITY, INFINITY | MINUS), (INFINITY, LARGEST), (LARGEST, INFINITY)]
             for a, b in pairs:
                 self.assertFalse(self.equal("F16", [a, 0], [b, 0], *options), (a, b, options))
-
-    def test_units_in_the_last_place(self) -> None:
-        cases = [
-            ("BF16", 0x3F80, 0x3F81, 1, True),
-            ("BF16", 0x3F80, 0x3F82, 1, False),
-            ("BF16", 0x0000, 0x8000, 1, True),
-            ("BF16", 0x0001, 0x8001, 2, True),
-            ("BF16", 0x0001, 0x8001, 1, False),
-            ("F4", 0x1, 0x3, 2, True),
-            ("F4", 0x1, 0x4, 2, False),
-            ("F8_E4M3FNUZ", 0x80, 0x00, 3, False),  # NaN
-            ("F8_E8M0", 0x7E, 0x80, 2, True),
-            ("F64", 0x7FEFFFFFFFFFFFFF, 0xFFEFFFFFFFFFFFFF, 2**64 - 1, True),
-            ("I16", 5, 6, 1, False),  # integers have no such units
-        ]
-        for dtype, a, b, ulps, equal in cases:
-            with self.subTest(dtype=dtype, a=a, b=b):
-                self.assertEqual(self.equal(dtype, [a] * 4, [b] * 4, f"--ulps={ulps}"), equal)
 
     def test_bytes_count_without_tolerance(self) -> None:
         self.assertTrue(self.equal("F32", [0x7FC00000], [0x7FC00000]))
@@ -202,7 +171,7 @@ class DiffTest(unittest.TestCase):
 
     def test_large_integers_are_exact(self) -> None:
         sides = [("I64", struct.pack("<2q", 2**53 + i, 1)) for i in range(2)]
-        for options in ([], ["--atol=0.5"], ["--ulps=3"]):
+        for options in ([], ["--atol=0.5"]):
             row = self.diff({"x": sides}, *options)["x"]
             self.assertEqual((row["differing"], row["max_error"]), (1, 1))
         self.assertEqual(self.diff({"x": sides}, "--atol=1"), {})

@@ -312,16 +312,5 @@ class CacheTest(FoldersTest):
         self.assertEqual(len(self.lines(1, "verify", "empty", "--cache")), 1)
 
 
-class RecursiveTest(FoldersTest):
-    def test_verbs_without_recursive_say_what_to_do(self):
-        for option in ("-R", "--recursive"):
-            message = self.answer(2, "page", "x", option)[1]
-            self.assertIn("page has no --recursive: it makes one page per model, run it for each", message)
-            for verb in ("cat", "diff", "merge"):
-                message = self.answer(2, verb, "x", option)[1]
-                self.assertIn(f"{verb} has no --recursive: it takes one model at a time, run it for each", message)
-            self.assertIn("unknown option", self.answer(2, "completions", option)[1])
-
-
 if __name__ == "__main__":
     unittest.main()
