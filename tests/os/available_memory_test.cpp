@@ -25,10 +25,6 @@ TEST(AvailableMemory, CountsPagesOfFilesInGroups) {
   EXPECT_EQ(room_of({"1000\n", "400\n", ""}), 600U);
   EXPECT_EQ(room_of({"1000\n", "400\n", "inactive_file 9000\nactive_file 9000\n"}), 1000U);
   EXPECT_EQ(room_of({"1000\n", "4000\n", "inactive_file 1\n"}), 0U);
-  // Version 1: the totals are those of the group with all groups below it.
-  EXPECT_EQ(
-      room_of({"1000\n", "400\n", "inactive_file 0\nactive_file 0\ntotal_inactive_file 30\ntotal_active_file 3\n"}),
-      633U);
 }
 
 TEST(AvailableMemory, HasNoBoundInGroupsWithoutLimit) {
@@ -37,14 +33,10 @@ TEST(AvailableMemory, HasNoBoundInGroupsWithoutLimit) {
   EXPECT_EQ(room_of({"1000\n", "", ""}), std::nullopt);
 }
 
-TEST(AvailableMemory, FindsGroupOfController) {
-  const char* const text = "12:cpu,cpuacct:/a\n4:memory:/docker/abc\n1:name=systemd:/c:d\n0::/user.slice/s\n";
-  EXPECT_EQ(group_of(text, ""), "/user.slice/s");
-  EXPECT_EQ(group_of(text, "memory"), "/docker/abc");
-  EXPECT_EQ(group_of(text, "name=systemd"), "/c:d");
-  EXPECT_EQ(group_of("0::/", ""), "/");
-  for (const char* wrong : {"", "\n", ":", "0:", "memory", "1:memory\n"})
-    EXPECT_EQ(group_of(wrong, "memory"), std::nullopt);
+TEST(AvailableMemory, FindsGroup) {
+  EXPECT_EQ(group_of("4:memory:/docker/abc\n1:name=systemd:/c:d\n0::/user.slice/s\n"), "/user.slice/s");
+  EXPECT_EQ(group_of("0::/"), "/");
+  for (const char* wrong : {"", "\n", ":", "0:", "memory", "1:memory\n"}) EXPECT_EQ(group_of(wrong), std::nullopt);
 }
 
 TEST(AvailableMemory, IsToldBySystem) {

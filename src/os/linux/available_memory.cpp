@@ -1,6 +1,6 @@
-// Reads /proc/meminfo and the limits of the control groups. Each group above a group may limit it, too, so the smallest
-// number of remaining bytes decides. The usage of a group includes its part of the page cache, which the system drops
-// when the group needs memory.
+// Reads /proc/meminfo and the limits of the control groups, version 2. Each group above a group may limit it, too, so
+// the smallest number of remaining bytes decides. The usage of a group includes its part of the page cache, which the
+// system drops when the group needs memory.
 #include "os/available_memory.h"
 
 #include <fcntl.h>
@@ -15,20 +15,7 @@
 namespace safetensors::os {
 namespace {
 
-// The names of a version of control groups.
-struct Version {
-  std::string_view controller;
-  std::string_view root;
-  std::string_view limit;
-  std::string_view usage;
-};
-constexpr Version kVersions[] = {
-    {"", "/sys/fs/cgroup", "/memory.max", "/memory.current"},
-    {"memory", "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes"},
-};
-// The keys of memory.stat for pages of files. Version 1 has other keys for a group with all groups below it.
-constexpr std::string_view kFileKeys[] = {"inactive_file ", "active_file "};
-constexpr std::string_view kTotalFileKeys[] = {"total_inactive_file ", "total_active_file "};
+constexpr std::string_view kFileKeys[] = {"inactive_file ", "active_file "};  // of memory.stat
 
 // Returns an empty text if the file cannot be read. Longer files are cut.
 std::string read_text(const std::string& path) {
@@ -64,10 +51,10 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> room_in(const std::string& folder, const Version& version) {
-  const std::string limit = read_text(folder + std::string(version.limit));
+std::optional<std::uint64_t> room_in(const std::string& folder) {
+  const std::string limit = read_text(folder + "/memory.max");
   if (limit.empty()) return std::nullopt;
-  const std::string usage = read_text(folder + std::string(version.usage));
+  const std::string usage = read_text(folder + "/memory.current");
   const std::string statistics = read_text(folder + "/memory.stat");
   return detail::room_of({limit, usage, statistics});
 }
@@ -88,23 +75,19 @@ std::optional<std::uint64_t> detail::room_of(const GroupTexts& group) noexcept {
   const std::optional<std::uint64_t> limit = number(group.limit);
   const std::optional<std::uint64_t> usage = number(group.usage);
   if (!limit || !usage) return std::nullopt;
-  const bool totals = number_after(group.statistics, kTotalFileKeys[0]).has_value();
   std::uint64_t files = 0;
-  for (const std::string_view key : totals ? kTotalFileKeys : kFileKeys)
+  for (const std::string_view key : kFileKeys)
     files += std::min(number_after(group.statistics, key).value_or(0), *usage - files);
   return *limit - std::min(*usage - files, *limit);
 }
 
-// Lines look like "4:memory:/docker/abc" and "0::/user.slice".
-std::optional<std::string_view> detail::group_of(std::string_view text, std::string_view controller) noexcept {
+// The line looks like "0::/user.slice".
+std::optional<std::string_view> detail::group_of(std::string_view text) noexcept {
+  constexpr std::string_view kBegin = "0::";
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos) continue;
-    const std::string_view names = line.substr(first + 1, second - first - 1);
-    if (names == controller) return line.substr(second + 1);
+    if (line.starts_with(kBegin)) return line.substr(kBegin.size());
   }
   return std::nullopt;
 }
@@ -116,16 +99,14 @@ std::optional<std::uint64_t> available_memory() {
   if (!machine) return std::nullopt;
   std::uint64_t bytes = *machine;
   const std::string groups = read_text("/proc/self/cgroup");
-  for (const Version& version : kVersions) {
-    const std::optional<std::string_view> group = detail::group_of(groups, version.controller);
-    if (!group) continue;
-    std::string_view path = *group == "/" ? std::string_view() : *group;
-    while (!path.empty()) {
-      bytes = least(bytes, room_in(std::string(version.root).append(path), version));
-      path = path.substr(0, path.find_last_of('/') == std::string_view::npos ? 0 : path.find_last_of('/'));
-    }
-    bytes = least(bytes, room_in(std::string(version.root), version));
+  const std::optional<std::string_view> group = detail::group_of(groups);
+  if (!group) return bytes;
+  const std::string root = "/sys/fs/cgroup";
+  for (std::string_view path = *group == "/" ? std::string_view() : *group; !path.empty();) {
+    bytes = least(bytes, room_in(root + std::string(path)));
+    path = path.substr(0, path.find_last_of('/') == std::string_view::npos ? 0 : path.find_last_of('/'));
   }
+  bytes = least(bytes, room_in(root));
   return bytes;
 }
 
