@@ -51,7 +51,7 @@ Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>
     if (model.shards) names.insert(names.end(), model.shards->names.begin(), model.shards->names.end());
     if (!model.shards) names.push_back(model.whole.empty() ? model.index : model.whole);
   }
-  std::ranges::sort(names);
+  std::sort(names.begin(), names.end());
   return ambiguous(folder, indexes ? " indexes" : " safetensors files without an index", names);
 }
 
