@@ -6,8 +6,6 @@ the component hash, if OpenSSL is installed). It prints the processor time (user
 together. Processor time depends little on other work on the machine, but it differs between machines. So the program also
 compiles a file of a few lines that includes <regex> and uses std::regex, before, between and after the builds. The ratio of a
 build to the median of these times says how expensive the build is on any machine.
-
---files N also prints the N most expensive files. Then this program runs each compiler, and writes down its processor time.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOG = "SAFETENSORS_BUILD_COST_LOG"
 YARDSTICK = """#include <regex>
 bool matches(const char* text) { return std::regex_match(text, std::regex("[a-z]+(0|1)*")); }
 """
@@ -47,15 +44,6 @@ def seconds_of(command: list[str], environment: dict[str, str], folder: Path) ->
     return children_seconds() - before
 
 
-def launch(command: list[str]) -> int:
-    """Run a compiler as CMake's launcher, and append its processor time and its output file to the log."""
-    code = subprocess.run(command).returncode
-    output = command[command.index("-o") + 1] if "-o" in command else "?"
-    with open(os.environ[LOG], "a", encoding="utf-8") as log:
-        log.write(f"{children_seconds():.2f}\t{output}\n")
-    return code
-
-
 def clean_environment() -> dict[str, str]:
     """Return the environment without the settings of a compiler cache, of a build type and of flags."""
     cleaned = {
@@ -66,24 +54,11 @@ def clean_environment() -> dict[str, str]:
     return cleaned | {"CCACHE_DISABLE": "1"}
 
 
-def print_files(log: Path, count: int) -> None:
-    """Print the most expensive files of the build."""
-    rows = [line.split("\t") for line in log.read_text(encoding="utf-8").splitlines()]
-    rows.sort(key=lambda row: -float(row[0]))
-    print("\nCPU s  file")
-    for seconds, output in rows[:count]:
-        print(f"{seconds:>5}  {output}")
-
-
 def measure(folder: Path, arguments: argparse.Namespace) -> None:
     """Build the library and the command in a folder, and print the table."""
     environment = clean_environment()
-    tree, log = folder / "build", folder / "files.tsv"
+    tree = folder / "build"
     configure = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
-    if arguments.files:
-        environment[LOG] = str(log)
-        launcher = f"{sys.executable};-S;{Path(__file__).resolve()};--launch"
-        configure += [f"-DCMAKE_{language}_COMPILER_LAUNCHER={launcher}" for language in ("C", "CXX")]
     configure_seconds = seconds_of([*configure, *arguments.options], environment, folder)
 
     source = folder / "yardstick.cpp"
@@ -112,16 +87,11 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     print(
         f"\nThe yardstick takes {yardstick:.2f} CPU s ({spread}), cmake's configuration {configure_seconds:.1f} CPU s."
     )
-    if arguments.files:
-        print_files(log, arguments.files)
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["--launch"]:
-        return launch(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at the same time")
-    parser.add_argument("--files", type=int, metavar="N", help="print the N most expensive files")
     parser.add_argument("options", nargs="*", help="options for cmake, after --")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -12,20 +12,29 @@ The scripts are in SCRIPTS. They use what a user of the reference would use: Num
 from __future__ import annotations
 
 import argparse
-import array
 import json
 import os
-import random
 import shlex
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+# Writes a BF16 model of argv[2] MiB in 16 layers, with names such as those of Llama.
+MODEL = """
+import torch
+from safetensors.torch import save_file
+rows = int(argv[2]) * (1 << 20) // (16 * 4) // 2048
+tensors = {f"model.layers.{layer}.input_layernorm.weight": torch.ones(1024).bfloat16() for layer in range(16)}
+for module in ("mlp.up_proj", "mlp.down_proj", "self_attn.q_proj", "self_attn.o_proj"):
+    for layer in range(16):
+        tensors[f"model.layers.{layer}.{module}.weight"] = (torch.randn(rows, 1024) * 0.02).bfloat16()
+save_file(tensors, argv[1])
+"""
 
 # Each script gets the paths in sys.argv. It is written as a user would write it.
 SCRIPTS = {
@@ -92,44 +101,10 @@ def read_seconds(path: Path) -> float:
             while begin < end:
                 begin += os.preadv(file.fileno(), [buffer], begin)
 
-    threads = [threading.Thread(target=read, args=(size * i // 2, size * (i + 1) // 2)) for i in (0, 1)]
     start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(read, (0, size // 2), (size // 2, size)))
     return time.perf_counter() - start
-
-
-def bfloat16_weights() -> bytes:
-    """Return 512 KiB of BF16 numbers that are distributed as the weights of a model are: the upper halves of F32 numbers."""
-    source = random.Random(1)
-    wide = array.array("f", (source.gauss(0, 0.02) for _ in range(1 << 18))).tobytes()
-    narrow = bytearray(len(wide) // 2)
-    narrow[0::2], narrow[1::2] = wide[2::4], wide[3::4]
-    return bytes(narrow)
-
-
-def write_model(path: Path, mebibytes: int) -> None:
-    """Write a BF16 model of 16 layers with names such as those of Llama."""
-    columns = 1024
-    rows = mebibytes * (1 << 20) // (16 * 4) // (2 * columns)
-    shapes = {f"model.layers.{layer}.input_layernorm.weight": [columns] for layer in range(16)}
-    for module in ("mlp.up_proj", "mlp.down_proj", "self_attn.q_proj", "self_attn.o_proj"):
-        shapes |= {f"model.layers.{layer}.{module}.weight": [rows, columns] for layer in range(16)}
-    header: dict[str, dict[str, object]] = {}
-    offset = 0
-    for name, shape in sorted(shapes.items()):
-        nbytes = 2 * columns * (shape[0] if len(shape) == 2 else 1)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + nbytes]}
-        offset += nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    block = bfloat16_weights()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        while offset > 0:
-            offset -= file.write(block[: min(offset, len(block))])
 
 
 def rows(program: str, python: str, folder: Path) -> dict[str, tuple[list[str], dict[str, list[str]]]]:
@@ -207,7 +182,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
         folder = Path(name)
         one = folder / "one.safetensors"
-        write_model(one, arguments.size)
+        script = "from sys import argv\n" + MODEL
+        subprocess.run([arguments.python, "-c", script, str(one), str(arguments.size)], check=True)
         shutil.copyfile(one, folder / "copy.safetensors")
         parts = ["--max-shard-size", str(arguments.size * (1 << 20) // 8)]
         subprocess.run([program, "split", str(one), str(folder / "model"), *parts], check=True, capture_output=True)

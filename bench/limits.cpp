@@ -1,4 +1,4 @@
-// Moving bytes by the system alone: memcpy, pread, O_DIRECT, io_uring and writes, per number of threads.
+// Moving bytes by the system alone: memcpy, pread, O_DIRECT and writes, per number of threads.
 // Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--rounds N] [--no-warm-up]
 // --only takes names or their first words (pread, pread_huge, pread_huge_1). --json prints one object per line. With
 // --file, the first MIB of FILE are read instead of random bytes. If the machine cannot run a contender, limits says so
@@ -21,7 +21,6 @@
 #include <thread>
 
 #include "bench.h"
-#include "uring.h"
 
 namespace {
 
@@ -292,7 +291,6 @@ std::string named(const char* name, unsigned threads) {
 }
 
 constexpr std::uint64_t kDirectPart = 1u << 20;
-constexpr unsigned kDepth = 16;
 
 volatile std::uint64_t sink;
 
@@ -357,50 +355,6 @@ void warm_reads(Bench& b, const Options& options) {
   group.run();
 }
 
-// Reads the file with kDepth requests under way. The memory holds the whole file, or, if ring_only, just one part per
-// request, which is used again and again.
-void read_uring(Bench& b, char* memory, bool ring_only) {
-  bench::Uring uring;
-  require(uring.open(kDepth), "io_uring_setup");
-  const std::uint64_t size = b.blocks();
-  std::uint64_t lengths[kDepth] = {};
-  std::uint64_t next = 0;
-  unsigned under_way = 0;
-  const auto send = [&](unsigned slot) {
-    lengths[slot] = std::min(kDirectPart, size - next);
-    char* const to = memory + (ring_only ? slot * kDirectPart : next);
-    uring.read(slot, b.direct(), to, static_cast<unsigned>(lengths[slot]), next);
-    next += lengths[slot];
-    ++under_way;
-  };
-  for (unsigned slot = 0; slot < kDepth && next < size; ++slot) send(slot);
-  while (under_way > 0) {
-    const auto [slot, result] = uring.wait();
-    if (result < 0) errno = -result;
-    require(result >= 0 && static_cast<std::uint64_t>(result) == lengths[slot], "io_uring read");
-    --under_way;
-    if (next < size) send(slot);
-  }
-}
-
-void add_uring(Group& group, Bench& b) {
-  bench::Uring uring;
-  if (!uring.open(kDepth) || b.bytes < kDepth * kDirectPart) {
-    const std::string why = b.bytes < kDepth * kDirectPart ? "--size is below 16 MiB" : std::strerror(errno);
-    group.missing("io_uring_ring", why);
-    group.missing("io_uring_huge", why);
-    return;
-  }
-  const auto memory = std::make_shared<FreshMemory>(kDepth * kDirectPart, MADV_HUGEPAGE);
-  std::memset(memory->data(), 3, kDepth * kDirectPart);
-  group.add(
-      "io_uring_ring", "io_uring, O_DIRECT, 16 x 1 MiB, into 16 MiB", b.blocks(),
-      [&b, memory] { read_uring(b, memory->data(), true); }, [&b] { b.renew(-1); });
-  group.add(
-      "io_uring_huge", "io_uring, O_DIRECT, 16 x 1 MiB, into fresh 2 MiB pages", b.blocks(),
-      [&b] { read_uring(b, b.fresh->data(), false); }, [&b] { b.renew(MADV_HUGEPAGE); });
-}
-
 // Reads a cold file through the page cache, and leaves it there. Each thread opens the file, because the system reads
 // ahead per open file, and takes long runs, because read-ahead begins anew with each of them.
 void fill_cache(Bench& b, unsigned threads) {
@@ -423,7 +377,7 @@ bool evict(Bench& b) {
 }
 
 void cold_reads(Bench& b, const Options& options) {
-  if (!options.wants_any({"direct", "io_uring", "fill"})) return;
+  if (!options.wants_any({"direct", "fill"})) return;
   Group group(options, "reads from the device");
   for (const unsigned n : {2u, 4u, 8u}) {
     if (options.wants("fill_" + std::to_string(n)) && !evict(b)) {
@@ -441,8 +395,6 @@ void cold_reads(Bench& b, const Options& options) {
   if (b.direct() < 0) {
     const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
     for (const char* const name : {"direct_1", "direct_4", "direct_8", "direct_16"}) group.missing(name, why);
-    group.missing("io_uring_ring", why);
-    group.missing("io_uring_huge", why);
   } else {
     for (const unsigned n : {1u, 4u, 8u, 16u}) {
       const auto read = [&b, n] {
@@ -454,7 +406,6 @@ void cold_reads(Bench& b, const Options& options) {
       group.add(named("direct", n), "O_DIRECT pread of 1 MiB into fresh 2 MiB pages" + by(n), b.blocks(), read,
                 [&b] { b.renew(MADV_HUGEPAGE); });
     }
-    add_uring(group, b);
   }
   group.run();
 }

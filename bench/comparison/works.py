@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PREAD = ("pread_huge",)
-DEVICE = ("io_uring_ring", "io_uring_huge", "direct")
+DEVICE = ("direct",)
 FILL = ("fill",)  # the limit of a cold load that leaves the bytes in the page cache
 
 
