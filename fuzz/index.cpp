@@ -25,8 +25,7 @@ void check(const ShardIndex& index, std::string_view text) {
   for (std::uint32_t shard = 0; shard < index.shard_count(); ++shard) {
     const std::string_view name = index.shard(shard);
     require(safetensors::format::check_shard_name(name) == nullptr, "the name of each shard may be opened");
-    require(shard == 0 || safetensors::format::shard_less(index.shard(shard - 1), name),
-            "shards are in ascending order, and each is there once");
+    require(shard == 0 || index.shard(shard - 1) < name, "shards are in ascending order, and each is there once");
     require(index.of_shard(shard).size() > 0, "each shard has at least one tensor");
     for (const std::uint32_t entry : index.of_shard(shard)) {
       require(index[entry].shard == shard, "each entry in the list of a shard belongs to this shard");
