@@ -114,8 +114,7 @@ struct ReadReport {
   std::uint64_t reads = 0;           ///< number of calls that read
   unsigned threads = 0;              ///< number of reader threads
   Cache cache = Cache::keep;         ///< the mode that the plan used, never Cache::automatic
-  /// Features that were requested but are unavailable: huge pages and direct reads. Each is one sentence. That about
-  /// direct reads names the file.
+  /// Files for which direct reads are unavailable: a sentence for each.
   std::vector<std::string> fallbacks = {};
 };
 

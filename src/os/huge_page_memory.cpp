@@ -106,11 +106,10 @@ Status place_small(std::span<MemoryRequest> requests, std::uint64_t size) {
   return {};
 }
 
-Status place_large(std::span<MemoryRequest> requests, std::uint64_t size, bool& huge) {
+Status place_large(std::span<MemoryRequest> requests, std::uint64_t size) {
   if (!fits_in_machine(size)) base::raise(std::bad_alloc());
   const Pages pages = map_pages(size, requests.size() > 1);
   if (pages.begin == nullptr) base::raise(std::bad_alloc());
-  huge = pages.huge;
   std::shared_ptr<Region> region;
   base::or_undo([&] { region = std::make_shared<Region>(pages); }, [&] { unmap_pages(pages); });
   place_each(requests, [&](std::size_t begin, std::size_t end) {
@@ -123,11 +122,10 @@ Status place_large(std::span<MemoryRequest> requests, std::uint64_t size, bool& 
 
 }  // namespace
 
-Status place(std::span<MemoryRequest> requests, bool& huge) noexcept {
+Status place(std::span<MemoryRequest> requests) noexcept {
   const std::uint64_t size = end_of(requests);
-  huge = true;
   Status status =
-      base::guarded([&] { return size < kHugePage ? place_small(requests, size) : place_large(requests, size, huge); });
+      base::guarded([&] { return size < kHugePage ? place_small(requests, size) : place_large(requests, size); });
   if (status) return status;
   for (MemoryRequest& request : requests) request.memory.reset();
   return base::guarded([&]() -> Status { return no_memory(size); });

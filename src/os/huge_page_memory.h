@@ -28,7 +28,7 @@ struct MemoryRequest {
 // Places the requests one behind the other in new memory. Places all requests or none. A page of kHugePage bytes
 // returns to the system as soon as no request lives on it. If the requests have less than kHugePage bytes in all, their
 // memory returns when all of them are released. A release takes no lock, so any thread and the child of a fork may do
-// it. huge: becomes false if huge pages were requested but are unavailable, else true. Error: out_of_memory.
-[[nodiscard]] Status place(std::span<MemoryRequest> requests, bool& huge) noexcept;
+// it. Error: out_of_memory.
+[[nodiscard]] Status place(std::span<MemoryRequest> requests) noexcept;
 
 }  // namespace safetensors::os

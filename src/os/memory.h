@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 
 #include "base/memory_resource.h"
 
@@ -23,7 +22,6 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // bytes
 struct Pages {
   std::byte* begin = nullptr;
   std::size_t size = 0;  // bytes, a multiple of the system's page size
-  bool huge = false;     // false: huge pages are unavailable
 };
 // Maps `size` bytes, rounded up to whole pages. Reserves the memory in full (no MAP_NORESERVE), so a system with strict
 // overcommit refuses the memory here and not at a later write. In the result, begin is null if the system refuses, or
@@ -37,10 +35,8 @@ struct Pages {
 // Unmaps a result of map_pages().
 void unmap_pages(const Pages& pages) noexcept;
 
-// Requests huge pages for whole anonymous pages, on POSIX systems. Returns false if they are unavailable. The settings
-// of the system are read once. The flag of the process (PR_SET_THP_DISABLE) is read at each call, because it can
-// change. A parent process can set it, too.
-[[nodiscard]] bool request_huge_pages(std::span<std::byte> pages) noexcept;
+// Requests huge pages for whole anonymous pages, if the system has them.
+void request_huge_pages(std::span<std::byte> pages) noexcept;
 
 // Provides the pages of memory that is about to be written, if the memory seems to be untouched. One call
 // costs less than a page fault per page. Does not change bytes. Ignores errors, and does nothing for less than 64 KiB.
@@ -79,11 +75,4 @@ void give_up_pages(std::span<const std::byte> mapped) noexcept;
 // There is one resource per process. It is thread-safe and never destroyed.
 [[nodiscard]] base::MemoryResource& large_memory() noexcept;
 
-namespace detail {
-
-// Decides by the texts of two files: transparent_hugepage/enabled, and hugepages-2048kB/enabled for pages of kHugePage
-// bytes, which older systems do not have. The word in brackets counts. An empty text forbids nothing.
-[[nodiscard]] bool allows_huge_pages(std::string_view enabled, std::string_view enabled_for_size) noexcept;
-
-}  // namespace detail
 }  // namespace safetensors::os

@@ -195,15 +195,13 @@ Status ExecutionState::place(std::span<const std::size_t> indices) {
     if (!items_[index].owned()) continue;
     requests.push_back({.size = items_[index].size, .phase = phase(index)});
   }
-  bool huge = true;
-  Status status = os::place(requests, huge);
+  Status status = os::place(requests);
   if (!status) {
     // The error names the tensor if there is only one. For several tensors, the sum of their sizes is the cause.
     if (indices.size() != 1) return status;
     const Item& item = items_[indices.front()];
     return item.file().describe(item.info(), std::move(status).error());
   }
-  if (!huge) huge_pages_refused_ = true;
   auto request = requests.begin();
   for (const std::size_t index : indices) {
     Slot& slot = slots_[index];
@@ -256,7 +254,6 @@ ReadReport ExecutionState::report() const {
     report.bytes_mapped = cost_.bytes_mapped;
     report.reads = cost_.reads.calls;
   }
-  if (huge_pages_refused_) report.fallbacks.emplace_back(kHugePagesRefused);
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;

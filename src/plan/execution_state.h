@@ -18,9 +18,6 @@
 
 namespace safetensors::plan {
 
-// A fallback of ReadReport.
-inline constexpr const char* kHugePagesRefused = "memory is in small pages: the system refuses huge ones";
-
 // The cost of one job.
 struct JobCost {
   io::ReadCounts reads;
@@ -86,7 +83,6 @@ class ExecutionState {
   std::vector<const detail::FileState*> files_;
   std::vector<std::unique_ptr<io::SourceReader>> readers_;  // one per file
   Budget budget_;
-  std::atomic<bool> huge_pages_refused_{false};
   std::vector<std::unique_ptr<device::CopyRing>> rings_;  // one per device
   std::uint64_t total_ = 0;
   std::atomic<std::uint64_t> completed_{0};

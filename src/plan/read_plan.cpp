@@ -111,8 +111,7 @@ Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignme
   const Result<std::vector<std::uint64_t>> offsets = pack(items, alignment);
   if (!offsets) return offsets.error();
   MemoryRequest request{.size = offsets->back(), .phase = phase_of(items, *offsets, alignment)};
-  bool huge = true;
-  if (Status status = os::place({&request, 1}, huge); !status) return std::move(status).error();
+  if (Status status = os::place({&request, 1}); !status) return std::move(status).error();
   const std::span<std::byte> buffer(request.memory.get(), static_cast<std::size_t>(request.size));
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (items[i].size == 0) continue;
@@ -129,7 +128,6 @@ Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignme
     read->arrays[i] = Array(items[i].dtype, std::move(items[i].shape), buffer.subspan(begin, size), request.memory,
                             MemoryKind::owned);
   }
-  if (!huge) read->report.fallbacks.emplace_back(kHugePagesRefused);
   read->memory = Array(Dtype::U8, Shape{request.size}, buffer, request.memory, MemoryKind::owned);
   return read;
 }

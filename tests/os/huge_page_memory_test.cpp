@@ -27,8 +27,7 @@ std::vector<MemoryRequest> requests_of(const std::vector<std::uint64_t>& sizes) 
 }
 
 std::vector<Memory> placed(std::vector<MemoryRequest> requests) {
-  bool huge = false;
-  EXPECT_TRUE(succeeds(place(requests, huge)));
+  EXPECT_TRUE(succeeds(place(requests)));
   std::vector<Memory> memories;
   for (MemoryRequest& request : requests) memories.push_back(std::move(request.memory));
   return memories;
@@ -66,8 +65,7 @@ TEST(HugePageMemory, PutsRequestsInTheirPhase) {
       requests.push_back({.size = random() % 3 * scale + 1,
                           .phase = i % 3 == 0 ? MemoryRequest::kAnyPhase
                                               : static_cast<std::uint32_t>(random() % 64 * MemoryRequest::kAlignment)});
-    bool huge = false;
-    ASSERT_TRUE(succeeds(place(requests, huge)));
+    ASSERT_TRUE(succeeds(place(requests)));
     const std::byte* end = nullptr;
     for (const MemoryRequest& request : requests) {
       const bool any = request.phase == MemoryRequest::kAnyPhase;
@@ -107,8 +105,7 @@ TEST(HugePageMemory, RefusesImpossibleSizes) {
         Case{{std::uint64_t{1} << 63, std::uint64_t{1} << 63}, "cannot allocate 18446744073709551615 bytes"},
         Case{{100, std::uint64_t{1} << 62}, "cannot allocate 4611686018427388032 bytes"}}) {
     std::vector<MemoryRequest> requests = requests_of(want.sizes);
-    bool huge = false;
-    const Error error = test::error_of(place(requests, huge));
+    const Error error = test::error_of(place(requests));
     EXPECT_EQ(error.code, Errc::out_of_memory);
     EXPECT_EQ(error.message, want.message);
     for (const MemoryRequest& request : requests) EXPECT_EQ(request.memory, nullptr);

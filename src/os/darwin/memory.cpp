@@ -20,9 +20,7 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return size <= memory || size - memory <= swap.xsu_total;
 }
 
-bool request_huge_pages(std::span<std::byte>) noexcept {
-  return false;
-}
+void request_huge_pages(std::span<std::byte>) noexcept {}
 
 // Maps new pages over the old ones: unlike on Linux, MADV_DONTNEED does not make them zero.
 void discard_pages(std::span<std::byte> pages) noexcept {

@@ -53,8 +53,10 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
     return {};
   const std::size_t length = whole_pages(static_cast<std::size_t>(size));
   const bool adjoins = !aligned && length < kMaxAdjoining;
-  if (std::byte* const below = adjoins ? map_below_last(length) : nullptr)
-    return {below, length, request_huge_pages({below, length})};
+  if (std::byte* const below = adjoins ? map_below_last(length) : nullptr) {
+    request_huge_pages({below, length});
+    return {below, length};
+  }
   void* const address = map_anonymous(0, length + kHugePage);
   if (address == nullptr) return {};
   auto* const begin = static_cast<std::byte*>(address);
@@ -63,7 +65,8 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
   if (head != 0) ::munmap(begin, head);
   ::munmap(begin + head + length, kHugePage - head);
   if (adjoins) lowest.store(reinterpret_cast<std::uintptr_t>(begin + head));
-  return {begin + head, length, request_huge_pages({begin + head, length})};
+  request_huge_pages({begin + head, length});
+  return {begin + head, length};
 }
 
 void unmap_pages(const Pages& pages) noexcept {

@@ -45,7 +45,7 @@ Pages map_pages(std::uint64_t size, bool) noexcept {
   if (reserved == nullptr) return {};
   const auto address = (reinterpret_cast<std::uintptr_t>(reserved) + kHugePage - 1) / kHugePage * kHugePage;
   void* const begin = ::VirtualAlloc(reinterpret_cast<void*>(address), length, MEM_COMMIT, PAGE_READWRITE);
-  if (begin != nullptr) return {static_cast<std::byte*>(begin), length, false};
+  if (begin != nullptr) return {static_cast<std::byte*>(begin), length};
   (void)::VirtualFree(reserved, 0, MEM_RELEASE);
   return {};
 }

@@ -11,7 +11,7 @@ set(left_out
   os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
   os/huge_page_memory_test.cpp     # huge pages
-  os/huge_pages_test.cpp
+  os/provide_untouched_test.cpp
   os/leased_map_test.cpp              # leases
   os/page_size_test.cpp               # replaces sysconf() and mmap()
   os/residency_test.cpp               # the share of a file in the page cache
