@@ -41,39 +41,15 @@ class Random {
 
   // Any Unicode scalar values, mostly those that an escape or a sort could get wrong; now and then not UTF-8.
   std::string text() {
-    static const std::vector<std::string> kParts = {"a",
-                                                    "b",
-                                                    "layer.",
-                                                    "0",
-                                                    "\"",
-                                                    "\\",
-                                                    "/",
-                                                    "\b",
-                                                    "\f",
-                                                    "\n",
-                                                    "\r",
-                                                    "\t",
-                                                    std::string(1, '\0'),
-                                                    "\x1f",
-                                                    "\x7f",
-                                                    "\u00e9",
-                                                    "e\u0301",
-                                                    "\u2028",
-                                                    "\ufeff",
-                                                    "\uffff",
-                                                    "\U0001F980",
-                                                    "\U0010FFFF",
-                                                    "__metadata__",
-                                                    "\\u0061",
-                                                    " ",
-                                                    "{",
-                                                    "}",
-                                                    "'",
-                                                    "\ue000",
-                                                    "\ud7ff"};
+    static const std::vector<std::string> kParts = {
+        "a",      "b",      "layer.", "0",          "\"",         "\\",           "/",       "\b",
+        "\f",     "\n",     "\r",     "\t",         "\x1f",       "\x7f",         "\u00e9",  "e\u0301",
+        "\u2028", "\ufeff", "\uffff", "\U0001F980", "\U0010FFFF", "__metadata__", "\\u0061", " ",
+        "{",      "}",      "'",      "\ue000",     "\ud7ff"};
     static const std::vector<std::string> kBroken = {"\xff", "\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"};
     std::string out;
     for (std::uint64_t n = up_to(4); n > 0; --n) out += of(kParts);
+    if (one_in(10)) out += '\0';
     if (one_in(40)) out += of(kBroken);
     if (one_in(100)) out += std::string(up_to(3000), 'x');
     return out;
