@@ -42,8 +42,8 @@ void write_table(const char* path, std::uint64_t rows) {
       sums[i] = 0;
       for (const float x : row) sums[i] += x;
     }
-    writer.write_rows("table", first, st::as_bytes(st::Span(block).first(count * kWidth))).value();
-    writer.write_rows("sums", first, st::as_bytes(st::Span(sums).first(count))).value();
+    writer.write("table", first * kWidth * sizeof(float), st::as_bytes(st::Span(block).first(count * kWidth))).value();
+    writer.write("sums", first * sizeof(float), st::as_bytes(st::Span(sums).first(count))).value();
   }
   writer.commit().value();  // an error before this line leaves an old file at the path as it was
 }

@@ -116,15 +116,13 @@ class CheckpointWriter {
   ~CheckpointWriter() = default;
 
   /// @{
-  /// Writes bytes, rows, a slice or a whole tensor, as the functions of Writer with the same names do. Any number of
+  /// Writes bytes, a slice or a whole tensor, as the functions of Writer with the same names do. Any number of
   /// threads may call them at the same time. After the first failure, all calls return that failure. Errors:
   /// those of the functions of Writer. In a joined writer also: open_failed (the creator has committed, failed or
   /// ended), not_regular_file, read_failed, file_changed, and invalid_argument (the layout differs from that of the
   /// creator).
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              Span<const std::byte> bytes) noexcept;
-  [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
-                                                  Span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status write_slice(std::string_view name, const Slice& slice,
                                                    Span<const std::byte> bytes) noexcept;
   [[nodiscard]] SAFETENSORS_API Status copy(std::string_view name, const Tensor& tensor) noexcept;

@@ -45,7 +45,7 @@ struct WriteOptions {
   /// Without an error, the last call has the total twice, also if no tensor has a byte. While save() or
   /// save_checkpoint() waits for its threads, calls may repeat a number.
   ///
-  /// Runs in the thread that calls save(), edit_metadata(), or write(), write_rows(), copy() or commit() of a Writer,
+  /// Runs in the thread that calls save(), edit_metadata(), or write(), write_slice(), copy() or commit() of a Writer,
   /// and never in two threads at once. Return false to cancel: this call, and all later calls of the Writer, return
   /// Errc::cancelled. The old file is then unchanged. In edit_metadata(), the last call comes when the new file is
   /// durable but not yet in place. With EditOptions::in_place, edit_metadata() does not call it. Must not throw. Must
@@ -99,9 +99,10 @@ class Writer {
   /// Removes the bytes written, unless commit() was successful.
   ~Writer() = default;
 
-  /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor.
+  /// Writes the bytes [offset, offset + bytes.size()) of a tensor. `offset` is in bytes from the start of the tensor:
+  /// row i of a matrix begins at i times the bytes of a row.
   ///
-  /// Write each byte exactly once. Any number of threads may call write(), write_rows() and copy() at the same time.
+  /// Write each byte exactly once. Any number of threads may call write(), write_slice() and copy() at the same time.
   /// After the first failure to write, or to read what copy() copies, all calls return that failure.
   ///
   /// Unless the durability is `none`, calls with at least 256 KiB write to the disk at once, with up to four threads of
@@ -111,18 +112,6 @@ class Writer {
   /// writer_closed, cancelled.
   [[nodiscard]] SAFETENSORS_API Status write(std::string_view name, std::uint64_t offset,
                                              Span<const std::byte> bytes) noexcept;
-
-  /// Writes whole rows of a tensor. Row i is the elements whose first index is i, so a tensor of shape [n, ...] has n
-  /// rows of nbytes / n bytes.
-  ///
-  /// `first_row` is the index of the first row. `bytes` holds rows in C order; their number is its size divided by the
-  /// size of a row. Without bytes, the call writes nothing. Otherwise, it works as write(). Any number of threads may
-  /// call it at the same time.
-  /// Errors: those of write() (buffer_size: more rows than there are after `first_row`); slice_rank (a scalar has no
-  /// rows), slice_bits (the rows of this dtype and shape do not end with a byte), slice_index (`first_row` is larger
-  /// than n), data_length (not a whole number of rows).
-  [[nodiscard]] SAFETENSORS_API Status write_rows(std::string_view name, std::uint64_t first_row,
-                                                  Span<const std::byte> bytes) noexcept;
 
   /// Writes a slice of a tensor, for instance a block of columns: `writer.write_slice("w", ":, 8:16", bytes)`.
   ///

@@ -141,7 +141,7 @@ std::string tensor_text(const TensorInfo& tensor) {
   return "tensor `" + printable(tensor.name) + "`";
 }
 
-// rows: whether the shape is that of rows of the tensor. The library checks the rest of rows.
+// rows: whether the shape is that of rows of the tensor. row_offset() checks the rest of rows.
 void check_shape(const TensorInfo& tensor, ShapeView shape, bool rows) {
   if (rows && tensor.shape.empty()) return;
   const std::size_t skipped = rows ? 1 : 0;
@@ -215,6 +215,20 @@ std::uint64_t to_row(nb::handle start, const TensorInfo& tensor) {
   raise_start(text, tensor);
 }
 
+// The offset of a row in a tensor. size: of the rows to write, in bytes.
+std::uint64_t row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) {
+  if (tensor.shape.empty()) raise(tensor_text(tensor) + " is a scalar and has no rows");
+  const std::uint64_t rows = tensor.shape[0];
+  if (row > rows) raise_start(std::to_string(row), tensor);
+  if (rows != 0 && tensor.nbytes() % rows != 0)
+    raise(tensor_text(tensor) + " has rows that do not end with a byte: write it whole");
+  const std::uint64_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / rows;
+  if (row_bytes == 0 ? size != 0 : size % row_bytes != 0)
+    raise(tensor_text(tensor) + " has rows of " + std::to_string(row_bytes) + " bytes, the data " +
+          std::to_string(size));
+  return row * row_bytes;  // at most the size of the tensor
+}
+
 // Several threads may write at once. After close() the calls in progress complete, then the file is removed.
 class PyWriter {
  public:
@@ -233,19 +247,11 @@ class PyWriter {
   void write(nb::handle name, nb::handle start, nb::handle value) {
     const TensorInfo& tensor = find(name);
     const Value data = make_value(value);
-    const bool whole = start.is_none();
-    const std::uint64_t row = whole ? 0 : to_row(start, tensor);
-    check_value(tensor, data, !whole);
-    const Status status = run([&](auto& writer) {
-      return whole ? writer.write(tensor.name, 0, data.bytes) : writer.write_rows(tensor.name, row, data.bytes);
-    });
-    if (status) return;
-    Error error = status.error();
-    if (error.code == Errc::slice_index) raise_start(std::to_string(row), tensor);
-    if (error.code != Errc::slice_rank && error.code != Errc::slice_bits && error.code != Errc::data_length)
-      raise_saving(error);
-    error.path.clear();  // a mistake of the caller, which does not depend on the file
-    raise(error.message, &error);
+    const bool rows = !start.is_none();
+    const std::uint64_t row = rows ? to_row(start, tensor) : 0;
+    check_value(tensor, data, rows);
+    const std::uint64_t offset = rows ? row_offset(tensor, row, data.bytes.size()) : 0;
+    check(run([&](auto& writer) { return writer.write(tensor.name, offset, data.bytes); }));
   }
   void copy(nb::handle name, nb::handle source, nb::handle source_name) {
     const std::string text(from_str(name, "name"));

@@ -193,23 +193,6 @@ Result<ByteRange> TensorFile::locate(const TensorInfo& tensor, std::uint64_t off
                                       std::to_string(tensor.nbytes()));
 }
 
-Result<std::uint64_t> TensorFile::row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const {
-  const auto refuse = [&](Errc code, const std::string& what) {
-    return error(code, base::tensor_named(tensor.name) + what);
-  };
-  if (tensor.shape.empty()) return refuse(Errc::slice_rank, " is a scalar and has no rows");
-  const std::uint64_t rows = tensor.shape[0];
-  if (rows != 0 && tensor.nbytes() % rows != 0)
-    return refuse(Errc::slice_bits, " has rows that do not end with a byte: write it whole");
-  if (row > rows)
-    return refuse(Errc::slice_index, " has " + std::to_string(rows) + " rows, the first row is " + std::to_string(row));
-  const std::uint64_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / rows;
-  if (row_bytes == 0 ? size != 0 : size % row_bytes != 0)
-    return refuse(Errc::data_length,
-                  " has rows of " + std::to_string(row_bytes) + " bytes, the data " + std::to_string(size));
-  return row * row_bytes;  // at most the size of the tensor
-}
-
 const TensorInfo& TensorFile::tensor_at(std::uint64_t byte) const {
   const TensorList tensors = header_.tensors();
   return *std::partition_point(tensors.begin(), tensors.end(),
@@ -292,14 +275,6 @@ Status TensorFile::write(std::string_view name, std::uint64_t offset, std::span<
   const Result<const TensorInfo*> tensor = find(name);
   if (!tensor) return tensor.error();
   return write(**tensor, offset, bytes);
-}
-
-Status TensorFile::write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes) {
-  const Result<const TensorInfo*> tensor = find(name);
-  if (!tensor) return tensor.error();
-  const Result<std::uint64_t> offset = row_offset(**tensor, first_row, bytes.size());
-  if (!offset) return offset.error();
-  return write(**tensor, *offset, bytes);
 }
 
 Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) {

@@ -77,7 +77,6 @@ class TensorFile {
 
   // Errors: those of the functions of Writer with the same names.
   Status write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
-  Status write_rows(std::string_view name, std::uint64_t first_row, std::span<const std::byte> bytes);
   Status write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes);
   Status copy(std::string_view name, const Tensor& from);
 
@@ -101,7 +100,6 @@ class TensorFile {
   Result<const TensorInfo*> find(std::string_view name) const;
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
   // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
-  Result<std::uint64_t> row_offset(const TensorInfo& tensor, std::uint64_t row, std::uint64_t size) const;
   Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   Status write_claimed(std::uint64_t begin, std::span<const std::byte> bytes);
   // Marks a range as written before it is written, so that two threads cannot both write it.

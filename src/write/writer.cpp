@@ -74,10 +74,6 @@ Status Writer::write(std::string_view name, std::uint64_t offset, Span<const std
   return with_state(state_, [&](State& state) { return state.file->write(name, offset, bytes); });
 }
 
-Status Writer::write_rows(std::string_view name, std::uint64_t first_row, Span<const std::byte> bytes) noexcept {
-  return with_state(state_, [&](State& state) { return state.file->write_rows(name, first_row, bytes); });
-}
-
 Status Writer::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {
   return with_state(state_, [&](State& state) { return state.file->write_slice(name, slice, bytes); });
 }
@@ -282,12 +278,6 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
 Status CheckpointWriter::write(std::string_view name, std::uint64_t offset, Span<const std::byte> bytes) noexcept {
   return State::with_file(state_, layout_, name,
                           [&](write::TensorFile& file) { return file.write(name, offset, bytes); });
-}
-
-Status CheckpointWriter::write_rows(std::string_view name, std::uint64_t first_row,
-                                    Span<const std::byte> bytes) noexcept {
-  return State::with_file(state_, layout_, name,
-                          [&](write::TensorFile& file) { return file.write_rows(name, first_row, bytes); });
 }
 
 Status CheckpointWriter::write_slice(std::string_view name, const Slice& slice, Span<const std::byte> bytes) noexcept {

@@ -46,7 +46,7 @@ Status write(const std::string& folder, Span<const float> weight) {
   if (!header) return header.error();
   Result<Writer> writer = Writer::create(std::filesystem::path(folder) / "written.safetensors", *header);
   if (!writer) return writer.error();
-  if (Status s = writer->write_rows("weight", 1, as_bytes(weight.subspan(3))); !s) return s;
+  if (Status s = writer->write("weight", 12, as_bytes(weight.subspan(3))); !s) return s;
   if (Status s = writer->commit(); s || s.error().code != Errc::incomplete_write) return failed("an incomplete file");
   if (Status s = writer->write_slice("weight", "0", as_bytes(weight.first(3))); !s) return s;
   if (Status s = writer->commit(); !s) return s;

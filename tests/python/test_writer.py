@@ -104,6 +104,19 @@ def test_dtypes_of_frameworks(path: Path) -> None:
     assert checkpoint["g"].tolist() == [[0, 0], [1, 1]] and checkpoint["j"].tolist() == table["j"][1].tolist()
 
 
+def test_rows_of_packed_elements_and_of_nothing(path: Path) -> None:
+    with Writer(path, {"p": ("F6_E3M2", (2, 2)), "q": ("F6_E3M2", (2, 4)), "e": ("F32", (0, 7))}) as writer:
+        with pytest.raises(SafetensorError, match="^tensor `p` has rows that do not end with a byte: write it whole$"):
+            writer.write("p", bytes(1), start=0)
+        with pytest.raises(SafetensorError, match="^tensor `e` has rows of 0 bytes, the data 4$"):
+            writer.write("e", bytes(4), start=0)
+        writer.write("p", b"abc")
+        writer.write("e", b"", start=0)
+        writer.write("q", b"ghi", start=1)
+        writer.write("q", b"def", start=0)
+    assert path.read_bytes().endswith(b"abcdefghi")
+
+
 WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("z", b""), MissingTensorError, "^the writer has no tensor 'z'$"),
     (lambda w: w.write("\ud800", b""), MissingTensorError, r"'\\ud800'$"),
@@ -115,6 +128,7 @@ WRONG: list[tuple[Callable[[Writer], None], type[Exception], str]] = [
     (lambda w: w.write("w", bytes(8), start=2**70), SafetensorError, "^start is 1180591620717411303424: tensor `w` has 3 rows$"),
     (lambda w: w.write("w", bytes(16), start=2), SafetensorError, "tensor `w`: 16 bytes at byte 16 do not fit, it has 24: "),
     (lambda w: w.write("w", bytes(8), start=1.0), TypeError, "'float' object cannot be interpreted"),  # type: ignore[arg-type]
+    (lambda w: w.write("w", bytes(8), start=4), SafetensorError, "^start is 4: tensor `w` has 3 rows$"),
     (lambda w: w.write("s", bytes(8), start=0), SafetensorError, "^tensor `s` is a scalar and has no rows$"),
     (lambda w: w.write("w", None), TypeError, "^tensor `w`: NoneType is neither an array nor bytes$"),
     (lambda w: w.write("w", np.ma.zeros((3, 2), "f4")), TypeError, "^tensor `w`: a masked array has no bytes for a file: fill it first$"),

@@ -146,7 +146,6 @@ TEST_F(CheckpointWriterTest, RefusesWhatAppearsAtPathAndFailsAgain) {
   EXPECT_EQ(beside(), Names{"model"});
   EXPECT_EQ(files(), Names{"x"});
   EXPECT_EQ(error_of(made.write("t0", 0, bytes_of("a"))).code, Errc::replace_failed);
-  EXPECT_EQ(error_of(made.write_rows("t0", 0, bytes_of("a"))).code, Errc::replace_failed);
   EXPECT_EQ(error_of(made.commit()).code, Errc::replace_failed);
 }
 
@@ -230,9 +229,9 @@ TEST_F(CheckpointWriterTest, NamesWhatIsMissing) {
   EXPECT_EQ(error_of(made.write("t0", 3, bytes_of("x"))).code, Errc::overlapping_write);
   EXPECT_EQ(error_of(made.write("t1", 3, bytes_of("xx"))).code, Errc::buffer_size);
   EXPECT_EQ(error_of(made.write("t3", 0, bytes_of("x"))).message, "no tensor `t3` in the layout");
-  ASSERT_TRUE(succeeds(made.write_rows("t1", 0, bytes_of("abcd"))));
+  ASSERT_TRUE(succeeds(made.write("t1", 0, bytes_of("abcd"))));
   EXPECT_EQ(error_of(made.commit()).message, "tensor `t2`: bytes 2 to 4 of 4 were never written");
-  ASSERT_TRUE(succeeds(made.write_rows("t2", 2, bytes_of("cd"))));
+  ASSERT_TRUE(succeeds(made.write("t2", 2, bytes_of("cd"))));
   ASSERT_TRUE(succeeds(made.commit()));
   EXPECT_EQ(model(), "3 aaa");
 }
