@@ -56,11 +56,12 @@ TEST(ShardIndex, MapsTensorsToFiles) {
   EXPECT_EQ((*index)->find("c"), ShardIndex::kNone);
 }
 
-// The names hold all that the search for lines could mistake: quotes, ends of lines, and names of files.
+// The names hold all that the search for files could mistake: quotes, colons, ends of lines, and names of files.
 TEST(ShardIndex, RenamesFilesOfIndexText) {
   const std::vector<std::string> from = {"a\",b-00001-of-00002.safetensors", "a\",b-00002-of-00002.safetensors"};
   const std::vector<std::string> to = {"b.safetensors", "c.safetensors"};
-  const std::vector<std::string> tensors = {"x", "\n    \"y\": \"" + from[1] + "\"", from[1], "\"", ","};
+  const std::vector<std::string> tensors = {
+      "x", "\n    \"y\": \"" + from[1] + "\"", from[1], "\"", ",", "x: ", "y\": \"z", ": \""};
   const auto text = [&](const std::vector<std::string>& files) {
     IndexText index;
     EXPECT_TRUE(succeeds(index.metadata(7, R"({"weight_map": {"x": ["\n  \"weight_map\": {"]}})")));

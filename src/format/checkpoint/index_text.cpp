@@ -71,9 +71,9 @@ std::string IndexText::finish() && {
   return std::move(text_);
 }
 
-// JSON escapes quotes and ends of lines in names, and a file has no colon in its name. So `: "` stands only before a
-// file, and the line ends after it. The members of `metadata` are deeper, so the first line of this form at depth 1
-// begins the entries.
+// Each entry is a line that ends with `: "FILE"` and perhaps a comma, because JSON escapes the ends of lines in names.
+// The name of a file has no colon, so the last `: "` of the line stands before it. The members of `metadata` are
+// deeper, so the first line of this form at depth 1 begins the entries.
 std::string rename_files(std::string_view text, std::span<const std::string> from, std::span<const std::string> to) {
   constexpr std::string_view kEntries = "\n  \"weight_map\": {";
   const auto quoted = [](const std::string& name) {
@@ -85,12 +85,14 @@ std::string rename_files(std::string_view text, std::span<const std::string> fro
   for (std::size_t i = 0; i < from.size(); ++i) renamed.emplace(quoted(from[i]), quoted(to[i]));
   std::size_t done = text.find(kEntries) + kEntries.size();
   std::string out(text.substr(0, done));
-  for (std::size_t colon = 0; (colon = text.find(": \"", done)) != text.npos;) {
-    const std::size_t name = colon + 2;
-    std::size_t end = text.find('\n', name);
-    if (text[end - 1] == ',') --end;
-    out.append(text.substr(done, name - done)).append(renamed.find(text.substr(name, end - name))->second);
-    done = end;
+  for (std::size_t end = 0; (end = text.find('\n', done + 1)) != text.npos; done = end) {
+    std::string_view entry = text.substr(done, end - done);
+    const std::string_view comma = entry.ends_with(',') ? "," : "";
+    entry.remove_suffix(comma.size());
+    const std::size_t colon = entry.rfind(": \"");
+    if (colon == entry.npos) break;  // a line after the last entry
+    const std::size_t file = colon + 2;
+    out.append(entry.substr(0, file)).append(renamed.find(entry.substr(file))->second).append(comma);
   }
   return out.append(text.substr(done));
 }
