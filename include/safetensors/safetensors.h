@@ -72,6 +72,7 @@
 #include <safetensors/checkpoint_layout.h>
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/dtype.h>
+#include <safetensors/durability.h>
 #include <safetensors/element.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>

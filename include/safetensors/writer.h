@@ -4,6 +4,7 @@
 
 #include <safetensors/array.h>
 #include <safetensors/callback.h>
+#include <safetensors/durability.h>
 #include <safetensors/error.h>
 #include <safetensors/file.h>
 #include <safetensors/header.h>
@@ -22,16 +23,6 @@
 
 namespace safetensors {
 inline namespace v0 {
-
-/// The guarantee of a writing function when it returns without error.
-///
-/// At every level, other programs see the old file or the new file, never a mixture. After an error, the old file is
-/// unchanged and no other file remains next to it.
-enum class Durability : std::uint8_t {
-  full,  ///< the new file survives a power cut
-  file,  ///< after a power cut, the path has the old file or the new file
-  none,  ///< after a power cut, the path has the old file, the new file, an empty file, or zeros
-};
 
 /// Options of the functions that write files.
 struct WriteOptions {

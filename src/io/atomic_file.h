@@ -1,9 +1,9 @@
 // Writes a file atomically: its path leads to the old file or to the new file, never to a mix.
 #pragma once
 
+#include <safetensors/durability.h>
 #include <safetensors/error.h>
 #include <safetensors/source.h>
-#include <safetensors/writer.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Writes the bytes of one new file. Large writes to a durable file bypass the page cache. All other writes use it.
 #pragma once
 
+#include <safetensors/durability.h>
 #include <safetensors/error.h>
 #include <safetensors/source.h>
-#include <safetensors/writer.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -124,7 +124,7 @@ class FileWriter {
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
                                std::uint64_t size) noexcept;
 
-  // Syncs the file unless Durability is none, and makes the system report the errors that close() would report. The
+  // Syncs the file, unless its durability is `none`. Makes the system report the errors that close() would report. The
   // descriptor stays open: it holds the file's lock, and a file without a name gets its name through it. Must be called
   // only once, and not while another call runs. Errors: sync_failed, write_failed.
   [[nodiscard]] Status finish();

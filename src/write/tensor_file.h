@@ -37,8 +37,8 @@ class WriteSession {
   WriteSession(const WriteOptions& options, std::uint64_t total, std::uint64_t done, std::string_view path)
       : meter(options.progress, total, done, path) {}
 
-  // Records the result of a write, and returns it. Keeps the first failure, which every later call returns. The write
-  // must not throw: its bytes are claimed, so commit() would miss nothing.
+  // Records the result of a write, and returns it. Keeps the first failure, which every later call returns. Catch
+  // the exceptions of a write before: its bytes count as written, so commit() would not find them missing.
   Status conclude(Status status);
   // Calls change() unless the writer has failed or is closed. Errors: the first failure, writer_closed, that of change.
   Status if_open(const std::function<Status()>& change);

@@ -56,7 +56,8 @@ std::optional<std::uint64_t> end_of(const RangeRow& row) noexcept {
   return end;
 }
 
-// Reads `file begin size stride count`. Returns an empty text, or what is wrong.
+// Reads the five numbers of a row: file, begin, size, stride and count. Returns an error message, or an empty text if
+// the row is valid.
 std::string read_row(std::string_view line, RangeRow& row) {
   std::array<std::uint64_t, 5> numbers{};
   for (std::uint64_t& number : numbers) {
@@ -72,8 +73,8 @@ std::string read_row(std::string_view line, RangeRow& row) {
   return row.size != 0 && (one || many) ? "" : "a range with sizes that do not fit together";
 }
 
-// Checks a row against the layout and the rows before it. ranges: number of ranges so far. Returns an empty text, or
-// what is wrong.
+// Checks a row against the layout and the rows before it. ranges: number of ranges so far. Returns an error message, or
+// an empty text if the row is valid.
 std::string check_row(const RangeRow& row, const std::vector<RangeRow>& before,
                       const std::vector<std::uint64_t>& data_bytes, std::uint64_t& ranges) {
   if (row.file >= data_bytes.size())

@@ -60,8 +60,7 @@ TEST(ShardIndex, MapsTensorsToFiles) {
 TEST(ShardIndex, RenamesFilesOfIndexText) {
   const std::vector<std::string> from = {"a\",b-00001-of-00002.safetensors", "a\",b-00002-of-00002.safetensors"};
   const std::vector<std::string> to = {"b.safetensors", "c.safetensors"};
-  const std::vector<std::string> tensors = {
-      "x", "\n    \"y\": \"" + from[1] + "\"", from[1], "\"", ",", "x: ", "y\": \"z", ": \""};
+  const std::vector<std::string> tensors = {"x", "\n    \"y\": \"" + from[1] + "\"", from[1], ",", "x: ", "y\": \"z"};
   const auto text = [&](const std::vector<std::string>& files) {
     IndexText index;
     EXPECT_TRUE(succeeds(index.metadata(7, R"({"weight_map": {"x": ["\n  \"weight_map\": {"]}})")));

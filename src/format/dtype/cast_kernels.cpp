@@ -76,8 +76,8 @@ class QuietConversions {
   const unsigned before_;
 };
 
-// Builtins, because <immintrin.h> costs each compiler 85 MB of memory. The types may lie at any address, but `auto`
-// loses that.
+// Calls builtins of the compiler, because <immintrin.h> needs 85 MB more memory to compile. Objects of the two types
+// may have any address. A variable declared with `auto` loses this property.
 struct Avx2 {
   using Half __attribute__((vector_size(16), aligned(1), may_alias)) = short;
   using Float __attribute__((vector_size(32), aligned(1), may_alias)) = float;

@@ -12,6 +12,7 @@
 #include <bcrypt.h>
 
 namespace safetensors::os {
+
 std::uint64_t process_id() noexcept {
   return ::GetCurrentProcessId();
 }
