@@ -254,13 +254,6 @@ Status TensorFile::check_complete() const {
                    std::to_string(tensor.nbytes()) + " were never written");
 }
 
-Status TensorFile::write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes) {
-  const Result<ByteRange> range = locate(tensor, offset, bytes.size());
-  if (!range) return range.error();
-  if (Status status = claim(tensor, *range); !status) return status;
-  return session_.conclude(base::guarded([&] { return write_claimed(range->begin, bytes); }));
-}
-
 // begin: offset in the data of the file.
 Status TensorFile::write_claimed(std::uint64_t begin, std::span<const std::byte> bytes) {
   const Result<io::FileWriter*> file = output();
@@ -274,7 +267,10 @@ Status TensorFile::write_claimed(std::uint64_t begin, std::span<const std::byte>
 Status TensorFile::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) {
   const Result<const TensorInfo*> tensor = find(name);
   if (!tensor) return tensor.error();
-  return write(**tensor, offset, bytes);
+  const Result<ByteRange> range = locate(**tensor, offset, bytes.size());
+  if (!range) return range.error();
+  if (Status status = claim(**tensor, *range); !status) return status;
+  return session_.conclude(base::guarded([&] { return write_claimed(range->begin, bytes); }));
 }
 
 Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) {

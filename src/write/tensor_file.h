@@ -99,8 +99,6 @@ class TensorFile {
 
   Result<const TensorInfo*> find(std::string_view name) const;
   Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
-  // Returns the offset of a row in its tensor, in bytes. size: number of bytes to write there.
-  Status write(const TensorInfo& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   Status write_claimed(std::uint64_t begin, std::span<const std::byte> bytes);
   // Marks a range as written before it is written, so that two threads cannot both write it.
   Status claim(const TensorInfo& tensor, ByteRange range);

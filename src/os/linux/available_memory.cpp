@@ -51,16 +51,10 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> room_in(const std::string& folder) {
-  const std::string limit = read_text(folder + "/memory.max");
-  if (limit.empty()) return std::nullopt;
-  const std::string usage = read_text(folder + "/memory.current");
-  const std::string statistics = read_text(folder + "/memory.stat");
-  return detail::room_of({limit, usage, statistics});
-}
-
-std::uint64_t least(std::uint64_t bytes, std::optional<std::uint64_t> room) noexcept {
-  return room ? std::min(bytes, *room) : bytes;
+std::uint64_t room_in(const std::string& folder) {
+  return detail::room_of({read_text(folder + "/memory.max"), read_text(folder + "/memory.current"),
+                          read_text(folder + "/memory.stat")})
+      .value_or(~std::uint64_t{0});
 }
 
 }  // namespace
@@ -103,11 +97,10 @@ std::optional<std::uint64_t> available_memory() {
   if (!group) return bytes;
   const std::string root = "/sys/fs/cgroup";
   for (std::string_view path = *group == "/" ? std::string_view() : *group; !path.empty();) {
-    bytes = least(bytes, room_in(root + std::string(path)));
+    bytes = std::min(bytes, room_in(root + std::string(path)));
     path = path.substr(0, path.find_last_of('/') == std::string_view::npos ? 0 : path.find_last_of('/'));
   }
-  bytes = least(bytes, room_in(root));
-  return bytes;
+  return std::min(bytes, room_in(root));
 }
 
 }  // namespace safetensors::os

@@ -53,20 +53,20 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
     return {};
   const std::size_t length = whole_pages(static_cast<std::size_t>(size));
   const bool adjoins = !aligned && length < kMaxAdjoining;
-  if (std::byte* const below = adjoins ? map_below_last(length) : nullptr) {
-    request_huge_pages({below, length});
-    return {below, length};
+  std::byte* begin = adjoins ? map_below_last(length) : nullptr;
+  if (begin == nullptr) {
+    void* const address = map_anonymous(0, length + kHugePage);
+    if (address == nullptr) return {};
+    auto* const whole = static_cast<std::byte*>(address);
+    const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(whole) % kHugePage;
+    const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
+    begin = whole + head;
+    if (head != 0) ::munmap(whole, head);
+    ::munmap(begin + length, kHugePage - head);
+    if (adjoins) lowest.store(reinterpret_cast<std::uintptr_t>(begin));
   }
-  void* const address = map_anonymous(0, length + kHugePage);
-  if (address == nullptr) return {};
-  auto* const begin = static_cast<std::byte*>(address);
-  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
-  const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
-  if (head != 0) ::munmap(begin, head);
-  ::munmap(begin + head + length, kHugePage - head);
-  if (adjoins) lowest.store(reinterpret_cast<std::uintptr_t>(begin + head));
-  request_huge_pages({begin + head, length});
-  return {begin + head, length};
+  request_huge_pages({begin, length});
+  return {begin, length};
 }
 
 void unmap_pages(const Pages& pages) noexcept {
