@@ -70,10 +70,8 @@ def find_limits(given: str | None) -> str | None:
     """Return the program bench/limits."""
     if given:
         return given
-    found = glob.glob(str(ROOT / "build" / "*" / "bench" / "limits"))
-    found += glob.glob(str(ROOT / "build" / "check" / "gcc" / "bench" / "limits"))
-    found = [path for path in found if not any(word in path for word in ("asan", "tsan", "fuzz"))]
-    return max(found, key=lambda path: Path(path).stat().st_mtime, default=None)
+    found = [path for tree in ("*", "check/gcc") for path in glob.glob(f"{ROOT}/build/{tree}/bench/limits")]
+    return max((path for path in found if not re.search("asan|tsan|fuzz", path)), key=os.path.getmtime, default=None)
 
 
 def pythons(arguments: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:

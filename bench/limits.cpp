@@ -1,5 +1,5 @@
 // Moving bytes by the system alone: memcpy, pread, O_DIRECT and writes, per number of threads.
-// Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--rounds N] [--no-warm-up]
+// Usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--rounds N]
 // --only takes names or their first words (pread, pread_huge, pread_huge_1). --json prints one object per line. With
 // --file, the first MIB of FILE are read instead of random bytes. If the machine cannot run a contender, limits says so
 // and goes on.
@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "bench.h"
@@ -39,32 +40,6 @@ double cpu_seconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
   };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
-struct Contender {
-  std::string name;
-  std::function<void()> run;
-  std::function<void()> prepare = [] {};  // before each run, not timed
-  std::vector<double> seconds = {};
-  std::vector<double> cpu = {};
-
-  [[nodiscard]] double median() const { return median_of(seconds); }
-};
-
-// Runs each contender in turn, `rounds` times. So a disturbance in one round affects all contenders.
-void race(std::vector<Contender>& contenders, int rounds, bool warm_up = true) {
-  for (int round = warm_up ? -1 : 0; round < rounds; ++round) {
-    for (Contender& contender : contenders) {
-      contender.prepare();
-      const double cpu = cpu_seconds();
-      const auto start = std::chrono::steady_clock::now();
-      contender.run();
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (round < 0) continue;
-      contender.seconds.push_back(taken.count());
-      contender.cpu.push_back(cpu_seconds() - cpu);
-    }
-  }
 }
 
 // Memory that was never touched, in pages of 4 KiB (advice: MADV_NOHUGEPAGE) or 2 MiB (advice: MADV_HUGEPAGE).
@@ -108,20 +83,12 @@ struct Options {
   unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
   int rounds = 5;
   bool json = false;
-  bool warm_up = true;
 
   [[nodiscard]] bool wants(const std::string& name) const {
     const auto names = [&](const std::string& given) {
       return name.rfind(given, 0) == 0 && (name.size() == given.size() || name[given.size()] == '_');
     };
     return only.empty() || std::any_of(only.begin(), only.end(), names);
-  }
-  // Returns whether --only may select a contender whose name begins with one of these.
-  [[nodiscard]] bool wants_any(std::initializer_list<std::string> beginnings) const {
-    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& given) {
-             return std::any_of(beginnings.begin(), beginnings.end(),
-                                [&](const std::string& beginning) { return given.rfind(beginning, 0) == 0; });
-           });
   }
 };
 
@@ -229,58 +196,73 @@ class Bench {
   std::unique_ptr<FreshMemory> touched_;
 };
 
-// The contenders of one race, with their names for --only and --json, and the contenders that could not take part.
+struct Contender {
+  std::string name;  // for --only and --json
+  std::string says;
+  std::uint64_t bytes;
+  std::function<void()> run;
+  std::function<void()> prepare;  // before each run, not timed
+  std::vector<double> seconds = {};
+  std::vector<double> cpu = {};
+};
+
+// The contenders of one race. Each runs in turn, so a disturbance in one round affects all of them.
 class Group {
  public:
-  Group(const Options& options, std::string title) : options_(options), title_(std::move(title)) {}
+  // The first run of each contender is not timed if it is to bring our own file into the page cache, or is to make the
+  // pages of a removed file the ones that the next file gets.
+  Group(const Options& options, std::string title, bool writes = false)
+      : options_(options), title_(std::move(title)), warm_up_(writes || options.file.empty()) {}
 
   void add(const std::string& name, const std::string& says, std::uint64_t bytes, std::function<void()> run,
            std::function<void()> prepare) {
-    if (!options_.wants(name)) return;
-    names_.push_back(name);
-    bytes_.push_back(bytes);
-    contenders_.push_back({says, std::move(run), std::move(prepare)});
+    if (options_.wants(name)) contenders_.push_back({name, says, bytes, std::move(run), std::move(prepare)});
   }
   void missing(const std::string& name, const std::string& why) {
-    if (options_.wants(name)) missing_.emplace_back(name, why);
+    if (!options_.wants(name)) return;
+    const char* const format =
+        options_.json ? "{\"name\": \"%s\", \"missing\": \"%s\"}\n" : "  %s: not on this machine: %s\n";
+    std::printf(format, name.c_str(), why.c_str());
   }
 
   void run() {
-    if (contenders_.empty() && missing_.empty()) return;
-    race(contenders_, options_.rounds, options_.warm_up);
-    if (!options_.json) std::printf(" %s\n", title_.c_str());
-    for (std::size_t i = 0; i < contenders_.size(); ++i) print(i);
-    for (const auto& [name, why] : missing_) {
-      if (options_.json) {
-        std::printf("{\"name\": \"%s\", \"missing\": \"%s\"}\n", name.c_str(), why.c_str());
-      } else {
-        std::printf("  %-18s not on this machine: %s\n", name.c_str(), why.c_str());
-      }
+    if (contenders_.empty()) return;
+    for (int round = warm_up_ ? -1 : 0; round < options_.rounds; ++round) {
+      for (Contender& contender : contenders_) time(contender, round >= 0);
     }
+    if (!options_.json) std::printf(" %s\n", title_.c_str());
+    for (const Contender& contender : contenders_) print(contender);
     std::fflush(stdout);
   }
 
  private:
-  void print(std::size_t i) const {
-    const Contender& contender = contenders_[i];
-    const double seconds = contender.median();
+  static void time(Contender& contender, bool counts) {
+    contender.prepare();
+    const double cpu = cpu_seconds();
+    const auto start = std::chrono::steady_clock::now();
+    contender.run();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    if (!counts) return;
+    contender.seconds.push_back(taken.count());
+    contender.cpu.push_back(cpu_seconds() - cpu);
+  }
+  void print(const Contender& contender) const {
+    const double seconds = median_of(contender.seconds);
     const double cpu = median_of(contender.cpu);
-    const auto bytes = static_cast<double>(bytes_[i]);
+    const auto bytes = static_cast<double>(contender.bytes);
     if (options_.json) {
       std::printf("{\"name\": \"%s\", \"says\": \"%s\", \"bytes\": %.0f, \"seconds\": %.9f, \"cpu\": %.6f}\n",
-                  names_[i].c_str(), contender.name.c_str(), bytes, seconds, cpu);
+                  contender.name.c_str(), contender.says.c_str(), bytes, seconds, cpu);
       return;
     }
-    std::printf("  %-18s %-50s %9.2f ms %7.2f GB/s  %6.3f CPU s/GiB\n", names_[i].c_str(), contender.name.c_str(),
+    std::printf("  %-18s %-50s %9.2f ms %7.2f GB/s  %6.3f CPU s/GiB\n", contender.name.c_str(), contender.says.c_str(),
                 seconds * 1e3, bytes / seconds * 1e-9, cpu / bytes * (1u << 30));
   }
 
   const Options& options_;
   std::string title_;
-  std::vector<std::string> names_;
-  std::vector<std::uint64_t> bytes_;
+  bool warm_up_;
   std::vector<Contender> contenders_;
-  std::vector<std::pair<std::string, std::string>> missing_;
 };
 
 std::string by(unsigned threads) {
@@ -377,35 +359,34 @@ bool evict(Bench& b) {
 }
 
 void cold_reads(Bench& b, const Options& options) {
-  if (!options.wants_any({"direct", "fill"})) return;
   Group group(options, "reads from the device");
+  const auto fresh = [&b] { b.renew(MADV_HUGEPAGE); };
   for (const unsigned n : {2u, 4u, 8u}) {
-    if (options.wants("fill_" + std::to_string(n)) && !evict(b)) {
-      group.missing(named("fill", n), "the system keeps the file in memory");
+    const std::string name = named("fill", n);
+    if (options.wants(name) && !evict(b)) {
+      group.missing(name, "the system keeps the file in memory");
       continue;
     }
     group.add(
-        named("fill", n), "pread of 2 MiB of a cold file into fresh 2 MiB pages" + by(n), b.bytes,
-        [&b, n] { fill_cache(b, n); },
-        [&b] {
-          b.renew(MADV_HUGEPAGE);
+        name, "pread of 2 MiB of a cold file into fresh 2 MiB pages" + by(n), b.bytes, [&b, n] { fill_cache(b, n); },
+        [&b, fresh] {
+          fresh();
           require(evict(b), "the system keeps the file in memory");
         });
   }
-  if (b.direct() < 0) {
-    const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
-    for (const char* const name : {"direct_1", "direct_4", "direct_8", "direct_16"}) group.missing(name, why);
-  } else {
-    for (const unsigned n : {1u, 4u, 8u, 16u}) {
-      const auto read = [&b, n] {
-        char* const to = b.fresh->data();
-        const int fd = b.direct();
-        parallel(n, b.blocks(), kDirectPart,
-                 [&](std::uint64_t at, std::uint64_t size) { pread_all(fd, to + at, at, size); });
-      };
-      group.add(named("direct", n), "O_DIRECT pread of 1 MiB into fresh 2 MiB pages" + by(n), b.blocks(), read,
-                [&b] { b.renew(MADV_HUGEPAGE); });
+  for (const unsigned n : {1u, 4u, 8u, 16u}) {
+    const std::string name = named("direct", n);
+    if (options.wants(name) && b.direct() < 0) {
+      group.missing(name, std::string("O_DIRECT: ") + std::strerror(errno));
+      continue;
     }
+    const auto read = [&b, n] {
+      char* const to = b.fresh->data();
+      const int fd = b.direct();
+      parallel(n, b.blocks(), kDirectPart,
+               [&](std::uint64_t at, std::uint64_t size) { pread_all(fd, to + at, at, size); });
+    };
+    group.add(name, "O_DIRECT pread of 1 MiB into fresh 2 MiB pages" + by(n), b.blocks(), read, fresh);
   }
   group.run();
 }
@@ -424,7 +405,7 @@ void write_all(Bench& b, unsigned threads, bool direct, std::uint64_t size) {
 }
 
 void writes(Bench& b, const Options& options) {
-  Group group(options, "writes of a new file");
+  Group group(options, "writes of a new file", true);
   const auto prepare = [&b] {
     b.renew(-1);
     b.touched();
@@ -435,29 +416,19 @@ void writes(Bench& b, const Options& options) {
   group.add(
       "write_buffered", "buffered writes of 2 MiB, not durable", b.bytes, [&b] { write_all(b, 1, false, b.bytes); },
       prepare);
-  const int probe = open(b.out.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0644);
-  const std::string why = std::string("O_DIRECT: ") + std::strerror(errno);
-  if (probe >= 0) close(probe);
   for (const unsigned n : {1u, 2u}) {
+    const std::string name = named("write_direct", n);
+    const int probe = open(b.out.c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0644);
     if (probe < 0) {
-      group.missing(named("write_direct", n), why);
+      group.missing(name, std::string("O_DIRECT: ") + std::strerror(errno));
       continue;
     }
+    close(probe);
     group.add(
-        named("write_direct", n), "fallocate, O_DIRECT writes of 2 MiB, fdatasync" + by(n), b.blocks(),
+        name, "fallocate, O_DIRECT writes of 2 MiB, fdatasync" + by(n), b.blocks(),
         [&b, n] { write_all(b, n, true, b.blocks()); }, prepare);
   }
   group.run();
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> all;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    if (end > begin) all.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return all;
 }
 
 std::optional<Options> parse(int argc, char** argv) {
@@ -466,14 +437,13 @@ std::optional<Options> parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--json") {
       options.json = true;
-    } else if (name == "--no-warm-up") {
-      options.warm_up = false;
     } else if (i + 1 == argc) {
       return std::nullopt;
     } else if (name == "--size") {
       options.bytes = static_cast<std::uint64_t>(std::strtod(argv[++i], nullptr) * (1u << 20));
     } else if (name == "--only") {
-      options.only = split(argv[++i]);
+      std::istringstream list(argv[++i]);
+      for (std::string only; std::getline(list, only, ',');) options.only.push_back(only);
     } else if (name == "--file") {
       options.file = argv[++i];
     } else if (name == "--directory") {
@@ -493,9 +463,8 @@ std::optional<Options> parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::optional<Options> options = parse(argc, argv);
   if (!options) {
-    std::fprintf(stderr,
-                 "usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] "
-                 "[--rounds N] [--no-warm-up]\n");
+    std::fprintf(
+        stderr, "usage: limits [--size MIB] [--only NAME,...] [--json] [--file FILE] [--directory DIR] [--rounds N]\n");
     return 2;
   }
   utsname system{};

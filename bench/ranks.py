@@ -28,30 +28,31 @@ import time
 from pathlib import Path
 from typing import Any
 
-MIB = 1 << 20
-# Ways to load: the environment, the name, and the function of Ways.
+from comparison.files import MIB, evict, warm
+from comparison.worker import status
+
+# Ways to load: the environment, the name, the function of Ways, and its arguments in JSON.
 WAYS = [
     ("ours", "`dcp.load`, our `StorageReader`", "storage_reader"),
     ("ours", "limit: `preadv` into the tensors, no agreement", "limit"),
-    ("ours", "`dcp.load` without reading: a reader with the same metadata that reads nothing", "nothing"),
     ("ours", "`load_sharded`", "load_sharded"),
     ("ours", "our `safe_open`, `get_slice` of each tensor", "safe_open"),
     ("ours", "`dcp.load`, DCP's reader on our `safe_open`", "dcp"),
     ("reference", "`dcp.load`, DCP's reader on the reference", "dcp"),
-    ("reference", "... with 4 threads per rank", "dcp_threads"),
+    ("reference", "... with 4 threads per rank", 'dcp {"threads": 4}'),
     ("reference", "the reference's `safe_open`, `get_slice` of each tensor", "safe_open"),
     ("reference", "`torch.load` of the whole model, then a copy of the part", "torch_load"),
-    ("reference", "... with `mmap=True`", "torch_load_map"),
+    ("reference", "... with `mmap=True`", 'torch_load {"mmap": true}'),
     ("fastsafetensors", "fastsafetensors, each file read by one rank, `get_sharded` of each tensor", "fast"),
 ]
 
 # Ways to save. Those of DCP and torch run in the environment of the reference, if there is one.
 SAVING = [
     ("ours", "`dcp.save`, our `StorageWriter`", "save_storage_writer"),
-    ("ours", '... with `durability="none"`', "save_storage_writer_unsynced"),
+    ("ours", '... with `durability="none"`', 'save_storage_writer {"durability": "none"}'),
     ("ours", "`save_sharded`", "save_sharded"),
     ("reference", "`dcp.save`, DCP's Hugging Face writer with consolidation", "save_hf"),
-    ("reference", "... without: not loadable by `from_pretrained`", "save_hf_parts"),
+    ("reference", "... without: not loadable by `from_pretrained`", 'save_hf {"consolidated": false}'),
     ("reference", "`dcp.save`, DCP's own format", "save_distcp"),
     ("reference", "`full_tensor` of each, `save_file` on rank 0", "save_gathered"),
     ("reference", "`full_tensor` of each, `torch.save` on rank 0", "save_gathered_pickle"),
@@ -65,7 +66,7 @@ class Ways:
         import torch
         from torch.distributed.tensor import DTensor, Shard
 
-        self.folder = folder
+        self.folder, self.saved = folder, saved_folder(folder)
         self.state = {}
         for name, shape in shapes(folder).items():
             rows, rank, ranks = shape[0], mesh.get_rank(), mesh.size()
@@ -73,8 +74,7 @@ class Ways:
             self.state[name] = DTensor.from_local(local, mesh, [Shard(0)], run_check=False)
             assert rows % ranks == 0 and 0 <= rank < ranks
         self.rank = mesh.get_rank()
-        # Eight files, as those that are loaded.
-        self.shard_size = sum(tensor.nbytes for tensor in self.state.values()) // 8
+        self.shard_size = sum(tensor.nbytes for tensor in self.state.values()) // 8  # as those that are loaded
         self.parts = {name: value.to_local() for name, value in self.state.items()}
         self.places = places(folder)
 
@@ -83,19 +83,6 @@ class Ways:
         from safetensors.distributed import StorageReader
 
         dcp.load(self.state, storage_reader=StorageReader(self.folder, threads=1))
-
-    def nothing(self) -> None:
-        import torch
-        import torch.distributed.checkpoint as dcp
-        from safetensors.distributed import StorageReader
-
-        class Nothing(StorageReader):
-            def read_data(self, plan: Any, planner: Any) -> Any:
-                future: torch.futures.Future[None] = torch.futures.Future()
-                future.set_result(None)
-                return future
-
-        dcp.load(self.state, storage_reader=Nothing(self.folder, threads=1))
 
     def limit(self) -> None:
         for file, parts in self.places.items():
@@ -117,9 +104,6 @@ class Ways:
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
         dcp.load(self.state, storage_reader=HuggingFaceStorageReader(self.folder, threads))
-
-    def dcp_threads(self) -> None:
-        self.dcp(4)
 
     def safe_open(self) -> None:
         import safetensors
@@ -155,22 +139,12 @@ class Ways:
         finally:
             loader.close()
 
-    def torch_load_map(self) -> None:
-        self.torch_load(mmap=True)
-
-    @property
-    def saved(self) -> str:
-        return saved_folder(self.folder)
-
     def save_storage_writer(self, durability: Any = "full") -> None:
         import torch.distributed.checkpoint as dcp
         from safetensors.distributed import StorageWriter
 
         writer = StorageWriter(self.saved, max_shard_size=self.shard_size, durability=durability)
         dcp.save(self.state, storage_writer=writer)
-
-    def save_storage_writer_unsynced(self) -> None:
-        self.save_storage_writer("none")
 
     def save_sharded(self) -> None:
         from safetensors.distributed import save_sharded
@@ -184,9 +158,6 @@ class Ways:
         files = {name: int(name.split(".")[1]) + 1 for name in self.state}
         writer = HuggingFaceStorageWriter(self.saved, files, save_distributed=True, enable_consolidation=consolidated)
         dcp.save(self.state, storage_writer=writer)
-
-    def save_hf_parts(self) -> None:
-        self.save_hf(consolidated=False)
 
     def save_distcp(self) -> None:
         import torch.distributed.checkpoint as dcp
@@ -239,12 +210,6 @@ def places(folder: str) -> dict[Path, list[tuple[str, int]]]:
     return found
 
 
-def status(field: str) -> int:
-    """Return a field of /proc/self/status, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))
-
-
 def moved() -> tuple[int, int]:
     """Return the bytes that this process has read and written."""
     words = Path("/proc/self/io").read_text().split()
@@ -266,11 +231,12 @@ def serve(folder: str, store: str, rank: int, ranks: int) -> None:
         for part in ways.parts.values():
             part.fill_(rank + 1 if line.startswith("save") else -1)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before, (read, written) = status("VmRSS"), moved()
+        before, (read, written) = status("self", "VmRSS"), moved()
         dist.barrier()
         used, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         try:
-            getattr(ways, line.strip())()
+            name, _, given = line.strip().partition(" ")
+            getattr(ways, name)(**json.loads(given or "{}"))
             report: dict[str, Any] = {}
         except Exception as error:
             report = {"missing": f"{type(error).__name__}: {error}"[:300]}
@@ -279,7 +245,7 @@ def serve(folder: str, store: str, rank: int, ranks: int) -> None:
             "start": start,
             "end": end,
             "cpu": spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime,
-            "peak": max(0, status("VmHWM") - before),
+            "peak": max(0, status("self", "VmHWM") - before),
             "read": moved()[0] - read,
             "written": moved()[1] - written,
             "sum": sum(part.sum(dtype=torch.float64).item() for part in ways.parts.values()),
@@ -348,18 +314,8 @@ class Group:
         self.meeting.cleanup()
 
 
-def drop(folder: str) -> None:
-    """Remove the files from the page cache."""
-    for file in filter(Path.is_file, Path(folder).iterdir()):
-        descriptor = os.open(file, os.O_RDONLY)
-        os.fdatasync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-def warm(folder: str) -> None:
-    for file in filter(Path.is_file, Path(folder).iterdir()):  # not the folder that fewer ranks saved
-        file.read_bytes()
+def files_of(folder: str) -> list[str]:
+    return [str(file) for file in Path(folder).iterdir() if file.is_file()]  # not the folder that fewer ranks saved
 
 
 def check_saved(folder: str, expected: float) -> None:
@@ -382,20 +338,21 @@ def race(arguments: argparse.Namespace, folder: str, ranks: int, cold: bool) -> 
     if arguments.save:
         ways = [(name if name in pythons else "ours", says, way) for name, says, way in SAVING]
     groups = {name: Group(python, folder, ranks) for name, python in pythons.items()}
-    warm(folder)
+    for file in files_of(folder):
+        warm(file)
     measured: dict[int, list[dict[str, Any]]] = {i: [] for i in range(len(ways))}
     expected: float | None = None
     for turn in range(arguments.rounds + 1):
         for i in random.sample(range(len(ways)), len(ways)):
             if cold:
-                drop(folder)
+                evict(files_of(folder))
             if arguments.save:
                 shutil.rmtree(saved_folder(folder), ignore_errors=True)
                 os.sync()  # no turn waits for the bytes of another one
             report = groups[ways[i][0]].turn(ways[i][2])
             if arguments.save and turn == 0 and "missing" not in report:
                 check_saved(folder, report["sum"])
-            if "missing" not in report and ways[i][2] != "nothing":
+            if "missing" not in report:
                 expected = report["sum"] if expected is None else expected
                 assert abs(report["sum"] - expected) < 1e-6 * expected, f"{ways[i]} loaded other values"
             if turn > 0 or "missing" in report:

@@ -195,6 +195,14 @@ def _resident(path: str) -> float:
     return sum(1 for page in pages if page & 1) / len(pages)
 
 
+def warm(path: str) -> None:
+    """Bring a file into the page cache."""
+    with open(path, "rb", buffering=0) as file:
+        block = bytearray(16 << 20)
+        while file.readinto(block):
+            pass
+
+
 def evict(paths: list[str]) -> str:
     """Make the page cache forget these files. Return how that was done; raise OSError where it cannot be."""
     for path in paths:

@@ -158,8 +158,6 @@ class Limits:
     def _run(self, only: str, size: float, path: str, rounds: int) -> list[dict[str, Any]]:
         command = [self.program, "--json", "--only", only, "--size", repr(size / files.MIB), "--rounds", str(rounds)]
         command += ["--directory", str(self.directory), "--file", path]
-        if not only.startswith("write"):  # the pages of a file just removed are what the next one is written to
-            command.append("--no-warm-up")
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -172,8 +170,14 @@ class Limits:
             self.chosen[key] = min(able, key=lambda each: float(each["seconds"])) if able else tried[0]
         return self.chosen[key]
 
-    def once(self, name: str, size: float, path: str) -> dict[str, Any]:
-        return self._run(name, size, path, 1)[0]
+    def chosen_for(self, row: Any, names: tuple[str, ...], size: float, path: str) -> Callable[[], Report] | None:
+        """Name the fastest of these limits in the row, and return what measures it once; or note why there is none."""
+        best = self.best(names, size, path)
+        if "seconds" not in best:
+            row.note = f"no limit: {best['missing']}"
+            return None
+        row.limit = str(best["says"])
+        return lambda: self._run(str(best["name"]), size, path, 1)[0]
 
 
 class Races:
@@ -330,8 +334,8 @@ class Races:
         entered = self._contenders(work)
         reports: dict[str, list[Report]] = {result.label: [] for result, _ in entered}
         digests: dict[str, object] = {}
-        limit, limit_path, limit_size = self._limit(work, row)
-        limits: list[dict[str, Any]] = []
+        limit = self._limit(work, row)
+        limits: list[Report] = []
         slow: set[str] = set()
         for turn in range(self.rounds + 1):
             for result, op in random.sample(entered, len(entered)):
@@ -348,8 +352,8 @@ class Races:
                 digests[result.label] = report.pop("digest", None)
                 if report["seconds"] > self.slow:
                     slow.add(result.label)
-            if limit and self.limits and turn > 0:
-                limits.append(self.limits.once(limit, limit_size, limit_path))
+            if limit and turn > 0:
+                limits.append(limit())
         different = others(digests)
         for result, _ in entered:
             if result.label in different:
@@ -367,17 +371,12 @@ class Races:
         (self.library.directory / "saved").unlink(missing_ok=True)
         return row
 
-    def _limit(self, work: Work, row: Row) -> tuple[str, str, float]:
+    def _limit(self, work: Work, row: Row) -> Callable[[], Report] | None:
         if not work.limits or not self.limits:
-            return "", "", 0
+            return None
         made = self.library["model" if work.data == "shards" else work.data]
         size = made.header if isinstance(work.part, str) else made.bytes * work.part
-        best = self.limits.best(work.limits, size, made.paths[0])
-        if "seconds" not in best:
-            row.note = f"no limit: {best['missing']}"
-            return "", "", 0
-        row.limit = str(best["says"])
-        return str(best["name"]), made.paths[0], size
+        return self.limits.chosen_for(row, work.limits, size, made.paths[0])
 
 
 def others(digests: dict[str, object]) -> list[str]:

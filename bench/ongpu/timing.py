@@ -6,7 +6,6 @@ import random
 import select
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,30 +170,20 @@ class Races:
             except OSError as error:
                 return {"missing": f"cannot be made cold: {error}"}
         elif entry.peer != "pinned" and check:
-            warm(path)
+            files.warm(path)
         worker = self.workers[entry.peer]
         worker.deadline = deadline
         request = {"way": entry.way, "path": path, "device": self.device, "check": check}
         return worker.ask(request)
-
-    def _limit(self, row: Row, data: str, names: tuple[str, ...]) -> Callable[[], Report] | None:
-        if not self.limits:
-            row.note = "no limit of the system: bench/limits is not built"
-            return None
-        limits, path = self.limits, self.library[data].paths[0]
-        best = limits.best(names, row.bytes, path)
-        if "seconds" not in best:
-            row.note = f"no limit of the system: {best['missing']}"
-            return None
-        row.limit = str(best["says"])
-        return lambda: limits.once(str(best["name"]), row.bytes, path)
 
     def race(self, name: str, data: str, cold: bool, deadline: float) -> Row:
         """Run rounds of turns in changing order; the first warms up and is checked."""
         made = self.library[data]
         says = "{size} in {count} tensors, ".format(**made.words()) + ("cold" if cold else "warm")
         row = Row(name, says, made.bytes, cold)
-        limit = self._limit(row, data, DISK if cold else PAGE_CACHE) if time.monotonic() < deadline else None
+        limit = None
+        if self.limits and time.monotonic() < deadline:
+            limit = self.limits.chosen_for(row, DISK if cold else PAGE_CACHE, row.bytes, made.paths[0])
         reading = Entry("system", "read")
         for peer in PEERS:
             row.entries += [Entry(peer, way) for way in PEERS[peer] if peer not in self.failed]
@@ -239,14 +228,6 @@ def take(entry: Entry, report: Report, turn: int) -> None:
         return
     entry.seconds.append(float(report["seconds"]))
     entry.cpu.append(float(report["cpu"]))
-
-
-def warm(path: str) -> None:
-    """Bring a file into the page cache."""
-    with open(path, "rb", buffering=0) as file:
-        block = bytearray(16 << 20)
-        while file.readinto(block):
-            pass
 
 
 def reserve(deadline: float, share: float) -> float:
