@@ -98,14 +98,6 @@ TEST(Hash, DependsOnEveryBitOfKeyAndText) {
   }
 }
 
-TEST(Hash, DrawsDifferentRandomKeys) {
-  const HashKey one = HashKey::random();
-  const HashKey two = HashKey::random();
-  EXPECT_NE(one.k0, two.k0);
-  EXPECT_NE(one.k1, two.k1);
-  EXPECT_NE(one.k0, one.k1);
-}
-
 TEST(Hash, NeverDrawsAWordTwice) {
   std::set<std::uint64_t> words;
   for (int i = 0; i < 10'000; ++i) {

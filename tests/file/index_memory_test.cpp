@@ -34,17 +34,8 @@ void expect_bounded(const std::string& text, bool accepted) {
   EXPECT_LE(peak.bytes(), 4 * text.size() + (64 << 10)) << text.size() << " bytes of text";
 }
 
-// open, then members separated by commas up to about kBytes, then close.
-std::string repeat(std::string_view open, std::string_view close, std::size_t bytes,
-                   const std::function<std::string(std::size_t)>& member) {
-  std::string text(open);
-  text.reserve(bytes + 1000);
-  for (std::size_t i = 0; text.size() < bytes; ++i) text.append(i == 0 ? "" : ",").append(member(i));
-  return text.append(close);
-}
-
 std::string map_of(const std::function<std::string(std::size_t)>& member, std::size_t bytes = kBytes) {
-  return repeat(R"({"weight_map":{)", "}}", bytes, member);
+  return repeated(R"({"weight_map":{)", "}}", bytes, member);
 }
 
 std::string entry(std::string_view tensor, std::string_view shard) {
@@ -59,43 +50,36 @@ std::string letters(std::size_t i) {
   return name;
 }
 
-TEST(IndexMemory, IsBoundedForOneShardPerEntry) {
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), letters(i)); }), true);
-}
-
-TEST(IndexMemory, IsBoundedForOrderedShards) {
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(1'000'000 + i)); }), true);
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), std::to_string(9'000'000 - i)); }), true);
-}
-
-TEST(IndexMemory, IsBoundedForTwoShardsInTurn) {
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), i % 2 == 0 ? "" : "a"); }), true);
-}
-
-TEST(IndexMemory, IsBoundedForOneShard) {
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i), ""); }), true);
-}
-
-TEST(IndexMemory, IsBoundedForRepeatedName) {
-  expect_bounded(map_of([](std::size_t) { return entry("", ""); }), false);
-  expect_bounded(map_of([](std::size_t i) { return entry("", i % 2 == 0 ? "" : "a"); }), false);
-}
-
-TEST(IndexMemory, IsBoundedForEscapes) {
-  expect_bounded(map_of([](std::size_t i) { return entry("\\u0061" + letters(i), "\\u0062" + letters(i)); }), true);
-  expect_bounded(map_of([](std::size_t i) { return entry(letters(i) + "\\n", letters(i)); }), true);
+TEST(IndexMemory, IsBoundedForAnyEntries) {
+  const struct {
+    std::function<std::string(std::size_t)> member;
+    bool accepted = true;
+  } cases[] = {
+      // Shards: one per entry, in order, in reverse order, two in turn, one.
+      {[](std::size_t i) { return entry(letters(i), letters(i)); }},
+      {[](std::size_t i) { return entry(letters(i), std::to_string(1'000'000 + i)); }},
+      {[](std::size_t i) { return entry(letters(i), std::to_string(9'000'000 - i)); }},
+      {[](std::size_t i) { return entry(letters(i), i % 2 == 0 ? "" : "a"); }},
+      {[](std::size_t i) { return entry(letters(i), ""); }},
+      // Names: one, with escapes.
+      {[](std::size_t) { return entry("", ""); }, false},
+      {[](std::size_t i) { return entry("", i % 2 == 0 ? "" : "a"); }, false},
+      {[](std::size_t i) { return entry("\\u0061" + letters(i), "\\u0062" + letters(i)); }},
+      {[](std::size_t i) { return entry(letters(i) + "\\n", letters(i)); }},
+  };
+  for (const auto& each : cases) expect_bounded(map_of(each.member), each.accepted);
 }
 
 TEST(IndexMemory, IsBoundedForRepeatedWeightMap) {
-  expect_bounded(repeat("{", "}", kBytes, [](std::size_t) { return std::string(R"("weight_map":{})"); }), false);
+  expect_bounded(repeated("{", "}", kBytes, [](std::size_t) { return std::string(R"("weight_map":{})"); }), false);
   const std::string half = map_of([](std::size_t i) { return entry(letters(i), letters(i)); }, kBytes / 2);
   expect_bounded(half.substr(0, half.size() - 1) + "," + half.substr(1), false);
 }
 
 TEST(IndexMemory, IsBoundedForOtherMembers) {
   const std::string end = R"(],"weight_map":{}})";
-  expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("0"); }), true);
-  expect_bounded(repeat(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("[{}]"); }), true);
+  expect_bounded(repeated(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("0"); }), true);
+  expect_bounded(repeated(R"({"metadata":[)", end, kBytes, [](std::size_t) { return std::string("[{}]"); }), true);
   expect_bounded(R"({"weight_map":{"":")" + std::string(kBytes, 'n') + R"(.safetensors"}})", true);
   expect_bounded(R"({"weight_map":{"":")" + std::string(kBytes, '\x7f') + R"("}})", false);
 }
@@ -103,9 +87,10 @@ TEST(IndexMemory, IsBoundedForOtherMembers) {
 // Small ones, where a block or a table that is half empty would show.
 TEST(IndexMemory, IsBoundedForMetadata) {
   const auto member = [](std::size_t i) { return "\"" + letters(i) + "\":0"; };
-  expect_bounded(repeat(R"({"weight_map":{},"metadata":{)", "}}", kBytes, member), true);
-  expect_bounded(repeat(R"({"weight_map":{},"metadata":{"a":[)", "]}}", kBytes, [](std::size_t) { return "1"; }), true);
-  const std::string half = repeat(R"("metadata":{)", "}", kBytes / 2, member);
+  expect_bounded(repeated(R"({"weight_map":{},"metadata":{)", "}}", kBytes, member), true);
+  expect_bounded(repeated(R"({"weight_map":{},"metadata":{"a":[)", "]}}", kBytes, [](std::size_t) { return "1"; }),
+                 true);
+  const std::string half = repeated(R"("metadata":{)", "}", kBytes / 2, member);
   expect_bounded("{" + half + "," + half + R"(,"weight_map":{}})", true);
   const auto tensor = [](std::size_t i) { return entry(letters(i), letters(i)); };
   expect_bounded("{" + half + "," + map_of(tensor, kBytes / 2).substr(1), true);

@@ -39,20 +39,4 @@ TEST(ErrorDeathTest, AssertsOnErrorOfGoodStatus) {
   EXPECT_DEATH((void)std::move(good).error(), "error of a Status that is ok");
 }
 
-TEST(ErrorDebug, AcceptsRightState) {
-  Result<std::string> good = std::string("value");
-  const Result<std::string>& constant = good;
-  EXPECT_EQ(*good + *constant, "valuevalue");
-  EXPECT_EQ(good->size() + constant->size(), 10u);
-  EXPECT_EQ(*std::move(good), "value");
-  Result<int> failed = not_found();
-  EXPECT_EQ(failed.error().code, Errc::not_found);
-  EXPECT_EQ(std::move(failed).error().code, Errc::not_found);
-  EXPECT_EQ(Result<int>(not_found()).value_or(3), 3);
-  EXPECT_EQ(Result<int>(1).value_or(3), 1);
-  Status status = not_found();
-  EXPECT_EQ(status.error().code, Errc::not_found);
-  EXPECT_EQ(std::move(status).error().code, Errc::not_found);
-}
-
 }  // namespace

@@ -9,10 +9,12 @@
 #include <string_view>
 
 #include "support/allocation_counter.h"
+#include "support/file_support.h"
 
 namespace {
 
 using safetensors::Header;
+using safetensors::test::repeated;
 
 constexpr std::string_view kFields = "\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]";
 constexpr std::size_t kBytes = 12 << 20;
@@ -24,43 +26,42 @@ void expect_bounded(const std::string& text) {
   EXPECT_LE(peak.bytes(), 6 * text.size() + (1 << 20)) << text.size() << " bytes of text";
 }
 
-// Returns `open`, then comma-separated members until the text has kBytes bytes, then `close`.
-std::string repeat(std::string_view open, std::string_view close,
-                   const std::function<std::string(std::size_t)>& member) {
-  std::string text;
-  text.reserve(kBytes + 1000);
-  text = open;
-  for (std::size_t i = 0; text.size() < kBytes; ++i) {
-    if (i > 0) text += ',';
-    text += member(i);
-  }
-  return text.append(close);
-}
-
 std::string entry(std::size_t i, std::string_view more) {
   return "\"" + std::to_string(i) + "\":{" + std::string(more) + std::string(kFields) + "}";
 }
 
-TEST(HeaderMemory, IsBoundedForManyTensors) {
-  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, ""); }));
-}
-
-TEST(HeaderMemory, IsBoundedForRepeatedName) {
-  expect_bounded(repeat("{", "}", [](std::size_t) { return "\"\":{" + std::string(kFields) + "}"; }));
-}
-
-TEST(HeaderMemory, IsBoundedForIgnoredFields) {
-  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,"); }));
-  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i, "\"\":0,\"x\":0,"); }));
-}
-
-TEST(HeaderMemory, IsBoundedForShapesOfZeros) {
-  expect_bounded(repeat("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "]}}",
-                        [](std::size_t) { return std::string("0"); }));
-  expect_bounded(repeat("{", "}", [](std::size_t i) {
-    return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[0,0,0,0,0,0,0,0],\"data_offsets\":[0,0]}";
-  }));
-  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"shape\":[0,0]"); }));
+TEST(HeaderMemory, IsBoundedForRepeatedMembers) {
+  const auto always = [](const std::string& member) { return [member](std::size_t) { return member; }; };
+  const auto number = [](std::size_t i) { return "\"" + std::to_string(i) + "\""; };
+  const std::string fields(kFields);
+  const struct {
+    std::string_view open, close;
+    std::function<std::string(std::size_t)> member;
+  } cases[] = {
+      // Tensors: in order, in no order, of one name, with fields that are ignored.
+      {"{", "}", [](std::size_t i) { return entry(i, ""); }},
+      {"{", "}", [](std::size_t i) { return entry(i * 7919 % 1000003, ""); }},
+      {"{", "}", always("\"\":{" + fields + "}")},
+      {"{", "}", [](std::size_t i) { return entry(i, "\"\":0,"); }},
+      {"{", "}", [](std::size_t i) { return entry(i, "\"\":0,\"x\":0,"); }},
+      // Dimensions and shapes.
+      {R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":[)", "]}}", always("0")},
+      {"{", "}",
+       [&](std::size_t i) { return number(i) + R"(:{"dtype":"U8","shape":[0,0,0,0,0,0,0,0],"data_offsets":[0,0]})"; }},
+      {"{\"a\":{", "}}", always("\"shape\":[0,0]")},
+      // Metadata: keys, one key, and whole objects.
+      {"{\"__metadata__\":{", "}}", [&](std::size_t i) { return number(i) + ":\"\""; }},
+      {"{\"__metadata__\":{", "}}", always("\"\":\"\"")},
+      {"{", "}", always(R"("__metadata__":{"":""})")},
+      {"{", "}", always(R"("__metadata__":{"":"","a":""})")},
+      {"{", "}", always(R"("__metadata__":{})")},
+      // Values and fields that are ignored.
+      {R"({"a":{"x":[)", "]}}", always("0")},
+      {"{\"a\":{", "}}", always("\"\":0")},
+      {"{\"a\":{", "}}", [&](std::size_t i) { return number(i) + ":0"; }},
+      {"{\"a\":{", "}}", always("\"offsets\":0")},
+  };
+  for (const auto& each : cases) expect_bounded(repeated(each.open, each.close, kBytes, each.member));
 }
 
 // Shapes of 512 KiB: each gets a block of its own. Small shapes between them share blocks.
@@ -86,7 +87,7 @@ TEST(HeaderMemory, IsBoundedForShapesOfAnySize) {
   for (const std::size_t rank : {9u, 100u, 1000u, 8000u, 16384u, 16385u, 20000u, 32769u, 50000u, 65537u, 90000u}) {
     std::string zeros = "0";
     for (std::size_t i = 1; i < rank; ++i) zeros += ",0";
-    expect_bounded(repeat("{", "}", [&](std::size_t i) {
+    expect_bounded(repeated("{", "}", kBytes, [&](std::size_t i) {
       return "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[" + zeros + "],\"data_offsets\":[0,0]}";
     }));
   }
@@ -95,32 +96,6 @@ TEST(HeaderMemory, IsBoundedForShapesOfAnySize) {
 TEST(HeaderMemory, IsBoundedForShapeOfCommas) {
   expect_bounded("{\"a\":{\"shape\":[" + std::string(kBytes, ',') + "]}}");
   expect_bounded("{\"a\":{\"shape\":[0 x" + std::string(kBytes, ',') + "]}}");
-}
-
-TEST(HeaderMemory, IsBoundedForMetadata) {
-  expect_bounded(
-      repeat("{\"__metadata__\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":\"\""; }));
-  expect_bounded(repeat("{\"__metadata__\":{", "}}", [](std::size_t) { return std::string("\"\":\"\""); }));
-}
-
-TEST(HeaderMemory, IsBoundedForRepeatedMetadata) {
-  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\"}"); }));
-  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{\"\":\"\",\"a\":\"\"}"); }));
-  expect_bounded(repeat("{", "}", [](std::size_t) { return std::string("\"__metadata__\":{}"); }));
-}
-
-TEST(HeaderMemory, IsBoundedForIgnoredValues) {
-  expect_bounded(repeat("{\"a\":{\"x\":[", "]}}", [](std::size_t) { return std::string("0"); }));
-  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"\":0"); }));
-  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }));
-}
-
-TEST(HeaderMemory, IsBoundedForRepeatedField) {
-  expect_bounded(repeat("{\"a\":{", "}}", [](std::size_t) { return std::string("\"offsets\":0"); }));
-}
-
-TEST(HeaderMemory, IsBoundedForUnorderedTensors) {
-  expect_bounded(repeat("{", "}", [](std::size_t i) { return entry(i * 7919 % 1000003, ""); }));
 }
 
 }  // namespace

@@ -314,20 +314,6 @@ std::string written(std::span<const TensorData> tensors, const std::optional<Met
   return file ? hex(file->bytes()) : "";
 }
 
-TEST(Bytes, AreExactForEmptyFile) {
-  EXPECT_EQ(written({}),
-            "0800000000000000"
-            "7b7d202020202020");
-}
-
-TEST(Bytes, AreExactForEmptyMetadata) {
-  // {"__metadata__":{}} and five spaces.
-  EXPECT_EQ(written({}, MetadataPairs{}),
-            "1800000000000000"
-            "7b225f5f6d657461646174615f5f223a7b7d7d"
-            "2020202020");
-}
-
 TEST(Bytes, AreExactForOneTensor) {
   const std::array<std::byte, 4> data = {std::byte{0x00}, std::byte{0x00}, std::byte{0x80}, std::byte{0x3f}};
   const std::array<std::uint64_t, 1> shape = {1};

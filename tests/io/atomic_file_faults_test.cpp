@@ -141,19 +141,6 @@ TEST_F(AtomicFileFaults, SyncsFileSystemOfUnlistableDirectory) {
   });
 }
 
-TEST_F(AtomicFileFaults, HidesFileUntilCommit) {
-  supervised([&] {
-    system.unnamed_errno = EOPNOTSUPP;
-    auto file = AtomicFile::create(path, 3, {}).value();
-    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
-    EXPECT_NE(::access(path.c_str(), F_OK), 0);
-    ASSERT_EQ(directory.names().size(), 1u);
-    EXPECT_TRUE(io::is_temporary_name(directory.names()[0]));
-    ASSERT_TRUE(succeeds(file->commit()));
-    EXPECT_EQ(directory.names(), Names{"model"});
-  });
-}
-
 TEST_F(AtomicFileFaults, NamesOffsetIfDiskIsFull) {
   supervised([&] {
     system.write_errno = ENOSPC;

@@ -1,8 +1,6 @@
 // Atomic replacement: the file at the path afterwards, and the files beside it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <atomic>
 #include <cerrno>
@@ -37,14 +35,6 @@ TEST_F(AtomicFileTest, HidesFileUntilCommit) {
   EXPECT_EQ(contents(path), "new");
 }
 
-TEST_F(AtomicFileTest, CreatesFileWithoutLeftovers) {
-  for (const Durability durability : {Durability::none, Durability::file, Durability::full}) {
-    ASSERT_TRUE(succeeds(replace(path, "new", {.durability = durability})));
-    EXPECT_EQ(contents(path), "new");
-    EXPECT_EQ(directory.names(), Names{"model"});
-  }
-}
-
 TEST_F(AtomicFileTest, RemovesTemporaryWithoutCommit) {
   put(path, "old");
   const ino_t inode = inode_of(path);
@@ -68,13 +58,6 @@ TEST_F(AtomicFileTest, KeepsTemporaryInForkedChild) {
   ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(file->commit()));
   EXPECT_EQ(contents(path), "new");
-}
-
-TEST_F(AtomicFileTest, AppliesUmaskToNewFile) {
-  const mode_t before = ::umask(027);
-  ASSERT_TRUE(succeeds(replace(path, "new")));
-  EXPECT_EQ(::umask(before), mode_t{027});
-  EXPECT_EQ(mode_of(path), mode_t{0640});
 }
 
 TEST_F(AtomicFileTest, KeepsModeOfReplacedFile) {
@@ -220,13 +203,6 @@ TEST_F(AtomicFileTest, RefusesAllButRegularFiles) {
   EXPECT_EQ(error.os_error, EISDIR);
   EXPECT_EQ(error.message, "cannot replace a directory, only a regular file");
   EXPECT_EQ(error_of(replace("/dev/null", "new")).message, "cannot replace a character device, only a regular file");
-
-  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path, (directory / "socket").c_str());
-  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(error_of(replace(directory / "socket", "new")).message, "cannot replace a socket, only a regular file");
 }
 
 TEST_F(AtomicFileTest, RefusesUnlinkedOpenFile) {
@@ -237,20 +213,6 @@ TEST_F(AtomicFileTest, RefusesUnlinkedOpenFile) {
   if (::access(link.c_str(), F_OK) != 0) GTEST_SKIP() << "/proc is not mounted";
   EXPECT_EQ(error_of(replace(link, "new")).code, Errc::open_failed);
   EXPECT_EQ(directory.names(), Names{});
-}
-
-TEST_F(AtomicFileTest, LetsTwoWritersReplaceEachOther) {
-  std::atomic<int> failures{0};
-  const auto work = [&] {
-    for (int i = 0; i < 2000; ++i) {
-      if (!replace(path, "new", {.durability = Durability::none})) ++failures;
-    }
-  };
-  std::thread other(work);
-  work();
-  other.join();
-  EXPECT_EQ(failures, 0);
-  EXPECT_EQ(directory.names(), Names{"model"});
 }
 
 TEST_F(AtomicFileTest, RefusesPathThatBecameFifo) {

@@ -232,17 +232,6 @@ TEST_F(DirectWrite, NamesOffsetOfDiskError) {
   });
 }
 
-TEST_F(DirectWrite, NeverRepeatsFailedSync) {
-  supervised([&] {
-    put(path, "old");
-    const ino_t inode = inode_of(path);
-    system.file_sync_errno = EIO;
-    EXPECT_EQ(error_of(replace(path, noise(kMiB))).code, Errc::sync_failed);
-    EXPECT_EQ(system.file_syncs, 1);
-    expect_untouched(inode);
-  });
-}
-
 TEST_F(DirectWrite, ReplacesReadOnlyFile) {
   supervised([&] {
     put(path, "old");

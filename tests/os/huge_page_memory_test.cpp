@@ -1,9 +1,9 @@
 // Memory in huge pages: the addresses of results, and the time at which their memory is free again, but never earlier.
+// Also the pages that provide_untouched() provides.
 #include "os/huge_page_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "os/memory.h"
 #include "support/io_support.h"
 
 namespace safetensors::os {
@@ -125,18 +126,29 @@ TEST(HugePageMemory, AnyThreadAndAForkedChildMayRelease) {
         }
       });
     for (std::thread& thread : threads) thread.join();
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      memories.clear();
-      ::_exit(0);
-    }
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(test::in_child([&] { return memories.clear(), true; }), 0);
     for (std::size_t i = 0; i < memories.size(); ++i)
       ASSERT_TRUE(!memories[i] || memories[i].get()[1000] == static_cast<std::byte>(i));
   }
+}
+
+TEST(ProvideUntouched, ProvidesWholePagesOnce) {
+  const Pages pages = map_pages(2 * kHugePage);
+  ASSERT_NE(pages.begin, nullptr);
+  const std::size_t page = page_size();
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+  if (::madvise(pages.begin, page, kPopulateWrite) != 0) GTEST_SKIP() << "the system is older than Linux 5.14";
+  (void)::madvise(pages.begin, pages.size, MADV_NOHUGEPAGE);
+  (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
+  provide_untouched({pages.begin, 65535});
+  EXPECT_EQ(resident(pages.begin, pages.size), 0U);
+  provide_untouched({pages.begin + 1, 16 * page + 65536});  // all but the first page, and the last one
+  EXPECT_EQ(resident(pages.begin, pages.size), (16 * page + 65536) / page * page - page);
+  EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{0}; }));
+  std::fill_n(pages.begin, pages.size, std::byte{7});
+  provide_untouched({pages.begin, pages.size});  // its middle page is there
+  EXPECT_TRUE(std::all_of(pages.begin, pages.begin + pages.size, [](std::byte byte) { return byte == std::byte{7}; }));
+  unmap_pages(pages);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -123,19 +122,15 @@ TEST_F(LeasedMapTest, EndsAlthoughAChildHoldsTheFile) {
   ASSERT_TRUE(map);
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     ::close(ends[1]);
     char byte = 0;
-    ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);  // waits until the parent closes the other end
-  }
+    return ::read(ends[0], &byte, 1) == 0;  // waits until the parent closes the other end
+  });
   map.reset();
   EXPECT_EQ(open_for_writing(), 0);
   ::close(ends[0]), ::close(ends[1]);
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(test::result_of(child), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pipes, files and closed descriptors as standard streams.
+// Pipes, files and closed descriptors as standard streams, and files without a name.
 #include "os/command/command.h"
 
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "os/descriptor.h"
+#include "os/file_status.h"
 #include "os/open.h"
 #include "support/io_support.h"
 
@@ -69,6 +70,25 @@ TEST(StandardStreams, FillsClosedDescriptorsOnly) {
                      (!output_open || ::fcntl(kStandardOutput, F_GETFL) == output_flags);
             }),
             0);
+}
+
+TEST(UnnamedFile, IsReadableAndHasNoName) {
+  const test::TemporaryDirectory directory;
+  const Descriptor file = make_unnamed_file(directory.path());
+  ASSERT_TRUE(file.valid());
+  EXPECT_EQ(write_next(file.get(), "abc", 3), 3);
+  FileStatus status;
+  ASSERT_EQ(status_of(file.get(), status), 0);
+  EXPECT_EQ(status.links, 0u);
+  EXPECT_EQ(status.identity.size, 3u);
+  EXPECT_EQ(status.permissions, 0600u);
+  EXPECT_TRUE(directory.names().empty());
+}
+
+TEST(UnnamedFile, NeedsFolder) {
+  const test::TemporaryDirectory directory;
+  EXPECT_FALSE(make_unnamed_file(directory / "missing").valid());
+  EXPECT_EQ(errno, ENOENT);
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ TEST_F(PlanCaching, ReadsCachedFileFromCache) {
     EXPECT_EQ(report.bytes_buffered, kBytes);
     EXPECT_EQ(report.bytes_direct, 0U);
     EXPECT_EQ(report.bytes_mapped, 0U);
+    EXPECT_EQ(report.cache, cache);
     EXPECT_EQ(report.reads, 5U);
     EXPECT_EQ(report.threads, 2U);
     EXPECT_EQ(report.fallbacks, Sentences{});
@@ -114,20 +115,9 @@ TEST_F(PlanCaching, ReadsUncachedFileThroughCacheIfItFits) {
   ASSERT_TRUE(succeeds(result));
   EXPECT_TRUE(data_of(result->arrays[0]) == pattern(kBytes));
   if (result->report.cache == Cache::keep) GTEST_SKIP() << "10 MiB do not fit into the memory of this machine";
+  EXPECT_EQ(result->report.cache, Cache::fill);
   EXPECT_EQ(result->report.bytes_direct, 0U);
   EXPECT_EQ(result->report.bytes_buffered, kBytes);
-}
-
-TEST_F(PlanCaching, ReportsUsedMode) {
-  use(directory / "t.safetensors");
-  for (const Cache cache : {Cache::keep, Cache::fill, Cache::automatic}) {
-    const Result<ReadResult> result = plan.execute({.threads = 1, .cache = cache});
-    ASSERT_TRUE(succeeds(result));
-    if (cache == Cache::automatic)
-      EXPECT_TRUE(result->report.cache == Cache::keep || result->report.cache == Cache::fill);
-    else
-      EXPECT_EQ(result->report.cache, cache);
-  }
 }
 
 // As before Linux 6.5: then single bytes are tried.

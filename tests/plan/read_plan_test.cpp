@@ -175,55 +175,32 @@ TEST(RunParallel, CountsOneTo16UsableProcessors) {
 TEST(FileView, GivesBytesOfAllTensors) {
   const TemporaryDirectory directory;
   const std::string path = directory / "t.safetensors";
-  put(path, two_tensors());
-  const Result<File> file = File::open(path, {.access = Access::map});
-  ASSERT_TRUE(succeeds(file));
-  const std::string data = two_tensors().substr(file->header().data_start());
-  const Result<Array> shared = file->view();
-  ASSERT_TRUE(succeeds(shared));
-  EXPECT_EQ(shared->memory(), MemoryKind::shared_map);
-  EXPECT_EQ(shared->dtype(), Dtype::U8);
-  EXPECT_EQ(to_string(shared->shape()), "[28]");
-  EXPECT_EQ(data_of(*shared), data);
-
-  Result<Array> mine = file->view(Map::copy_on_write);
-  ASSERT_TRUE(succeeds(mine));
-  EXPECT_EQ(mine->memory(), MemoryKind::copy_on_write_map);
-  mine->mutable_bytes().value()[0] = std::byte{7};
-  EXPECT_EQ(data_of(*shared), data);
-  EXPECT_EQ(test::contents(path), two_tensors());
-}
-
-TEST(FileView, IsReadIfFileIsNotMapped) {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "t.safetensors";
-  put(path, two_tensors());
-  const Result<File> file = File::open(path, {.access = Access::read});
-  ASSERT_TRUE(succeeds(file));
-  for (const Map map : {Map::shared, Map::copy_on_write}) {
-    const Result<Array> array = file->view(map);
-    ASSERT_TRUE(succeeds(array));
-    EXPECT_EQ(array->memory(), MemoryKind::owned);
-    EXPECT_EQ(data_of(*array), two_tensors().substr(file->header().data_start()));
-  }
-  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(two_tensors().size() - 1)), 0);
-  const Result<Array> array = file->view();
-  ASSERT_FALSE(array);
-  EXPECT_EQ(array.error().code, Errc::file_truncated);
-  EXPECT_EQ(array.error().path, path);
-}
-
-TEST(FileView, PointsIntoMemory) {
   const std::string bytes = two_tensors();
-  const Result<File> file = File::from_memory(std::as_bytes(std::span(bytes)), nullptr);
-  ASSERT_TRUE(succeeds(file));
-  const Result<Array> view = file->view();
-  ASSERT_TRUE(succeeds(view));
-  EXPECT_EQ(view->memory(), MemoryKind::borrowed);
-  EXPECT_EQ(reinterpret_cast<const char*>(view->bytes().data()), bytes.data() + file->header().data_start());
-  const Result<Array> copy = file->view(Map::copy_on_write);
-  ASSERT_TRUE(succeeds(copy));
-  EXPECT_EQ(copy->memory(), MemoryKind::owned);
+  put(path, bytes);
+  const struct {
+    Result<File> file;
+    MemoryKind shared, own;
+  } cases[] = {
+      {File::open(path, {.access = Access::map}), MemoryKind::shared_map, MemoryKind::copy_on_write_map},
+      {File::open(path, {.access = Access::read}), MemoryKind::owned, MemoryKind::owned},
+      {File::from_memory(test::bytes_of(bytes), nullptr), MemoryKind::borrowed, MemoryKind::owned},
+  };
+  for (const auto& each : cases) {
+    ASSERT_TRUE(succeeds(each.file));
+    const std::string data = bytes.substr(each.file->header().data_start());
+    const Result<Array> shared = each.file->view();
+    ASSERT_TRUE(succeeds(shared));
+    EXPECT_EQ(shared->memory(), each.shared);
+    EXPECT_EQ(shared->dtype(), Dtype::U8);
+    EXPECT_EQ(to_string(shared->shape()), "[28]");
+    EXPECT_EQ(data_of(*shared), data);
+    Result<Array> mine = each.file->view(Map::copy_on_write);
+    ASSERT_TRUE(succeeds(mine));
+    EXPECT_EQ(mine->memory(), each.own);
+    mine->mutable_bytes().value()[0] = std::byte{7};
+    EXPECT_EQ(data_of(*shared), data);
+  }
+  EXPECT_EQ(test::contents(path), bytes);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // A Stream in a forked child, which has none of the threads that a Stream waits for.
 #include <gtest/gtest.h>
 #include <safetensors/read_plan.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/file_support.h"
 
@@ -19,17 +17,12 @@ TEST(ForkedStream, IsDestroyedWithoutThreads) {
   // The threads wait for room: neither stream ends by itself.
   std::optional<Stream> stream(*plan.stream({.threads = 2, .memory_limit = 4096}));
   Stream other = *plan.stream({.threads = 2, .memory_limit = 4096});
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::alarm(30);
-    stream.reset();
-    other = Stream(std::move(other));
-    ::_exit(7);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << "status " << status;
+  EXPECT_EQ(test::in_child([&] {
+              stream.reset();
+              other = Stream(std::move(other));
+              return true;
+            }),
+            0);
   for (int i = 0; i < 4; ++i) {
     const Result<std::optional<StreamItem>> item = stream->next();
     ASSERT_TRUE(test::succeeds(item));

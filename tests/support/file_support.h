@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +45,15 @@ inline std::string two_tensors() {
   return file_bytes(
       R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"U16","shape":[2],"data_offsets":[24,28]}})",
       std::string("\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40\0\0\xa0\x40\1\0\2\0", 28));
+}
+
+// Returns `open`, then members with commas between them until the text has about `bytes` bytes, then `close`.
+inline std::string repeated(std::string_view open, std::string_view close, std::size_t bytes,
+                            const std::function<std::string(std::size_t)>& member) {
+  std::string text(open);
+  text.reserve(bytes + 1000);
+  for (std::size_t i = 0; text.size() < bytes; ++i) text.append(i == 0 ? "" : ",").append(member(i));
+  return text.append(close);
 }
 
 inline Tensor tensor(const File& file, std::string_view name) {

@@ -11,11 +11,9 @@ set(left_out
   format/header_memory_test.cpp       # counts allocations: free() of Windows refuses aligned memory
   file/index_memory_test.cpp          # the same
   write/accept_memory_test.cpp        # the same
-  io/source_reader_faults_test.cpp    # replaces pread()
   os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
   os/huge_page_memory_test.cpp     # huge pages
-  os/provide_untouched_test.cpp
   os/leased_map_test.cpp              # leases
   os/page_size_test.cpp              # replaces sysconf() and mmap()
   os/residency_test.cpp               # the share of a file in the page cache
@@ -76,7 +74,6 @@ list(APPEND left_out_cases
   CleanDirectory.FollowsNamedLinkToDirectory
   Directory.ReadsLinks
   Directory.TellsKindOfPath
-  RegularFile.RefusesLinkToItself
   CheckpointProcesses.WriteOnlyIntoTemporaryFiles
   CheckpointWriterTest.ReplacesSymlinks
   EditMetadata.FollowsLinkAndKeepsMode
@@ -84,7 +81,6 @@ list(APPEND left_out_cases
   FileTest.ReportsErrnoOfFailedOpen)
 # The test compares permissions, of which Windows has only "read-only".
 list(APPEND left_out_cases
-  AtomicFileTest.AppliesUmaskToNewFile
   AtomicFileTest.KeepsModeOfReplacedFile
   AtomicFileTest.KeepsTemporaryPrivate
   OpenAt.CreatesAndTruncates
@@ -102,15 +98,14 @@ list(APPEND left_out_cases
   CleanDirectory.KeepsWhatNoWriterMakes
   OpenAt.DoesNotWaitForFifo
   ClosedFile.RefusesFifo
-  RegularFile.RefusesFifoWithoutWaiting
   CheckpointGenerations.TakesNoModeOfOtherKindsOfFiles)
 # The test sets limits of the process.
 list(APPEND left_out_cases
   DescriptorLimit.IsHalfOfProcessLimit
   CheckpointWriterTest.ShowsPathOfFolderInErrors)
-# The test makes a socket.
+# The test makes a socket, a FIFO and a symlink.
 list(APPEND left_out_cases
-  RegularFile.RefusesSocket)
+  RegularFile.RefusesSpecialFilesWithoutWaiting)
 # Wine replaces no file that is open.
 list(APPEND left_out_cases
   RewriteTest.ReplacesItsInput
@@ -120,8 +115,7 @@ list(APPEND left_out_cases
   EditProgress.DetectsChangeUntilLastCall
   CheckpointReplaced.OpensOldOrNewModel
   CheckpointReplaced.GivesUpIfModelIsAlwaysReplaced
-  CheckpointTest.OpensOnlyFileOfFolder
-  AtomicFileTest.LetsTwoWritersReplaceEachOther)
+  CheckpointTest.OpensOnlyFileOfFolder)
 # Wine keeps the name of a removed file while the file is open.
 list(APPEND left_out_cases
   AtomicFileTest.RefusesUnlinkedOpenFile
@@ -137,12 +131,10 @@ list(APPEND left_out_cases
   Directory.ListsOnlyDirectories
   OpenAt.ClosesDescriptorsInNewPrograms
   ClosedFile.IsRefusedAsAnOpenOne
-  RegularFile.RefusesKernelFiles
   RegularFile.RefusesUnreadableDescriptor
   StreamTest.LeavesNoThreadAndNoDescriptor)
-# The error has another text or number: Windows has no ENOTDIR, and its loader gives no name.
+# The error has another text: the loader of Windows gives no name.
 list(APPEND left_out_cases
-  RegularFile.RefusesFileAsDirectory
   Cuda.ReportsReasonOfMissingDriver)
 # On Windows, a file is read by default, not mapped, and maps take no advice.
 list(APPEND left_out_cases
