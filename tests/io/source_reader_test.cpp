@@ -230,12 +230,12 @@ TEST_F(DirectRead, FallsBackToCacheIfOpenFails) {
       system.open_errno = error_number;
       counts = {};
       const SourceReader reader = make_reader();
-      expect_bytes(reader, 5, 60'000, 0);
+      expect_bytes(reader, 5, 100'000, 0);
       system.interruptions = 5;
-      expect_bytes(reader, 60'005, 40'000, 0);
+      expect_bytes(reader, 100'005, 100'000, 0);
       EXPECT_EQ(system.interruptions, 0);
       EXPECT_EQ(reader.direct_refused(), error_number);
-      EXPECT_EQ(counts.buffered, 100'000U);
+      EXPECT_EQ(counts.buffered, 200'000U);
       EXPECT_EQ(counts.direct, 0U);
     }
   });
