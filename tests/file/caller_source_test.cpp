@@ -335,16 +335,5 @@ TEST(CallerSource, LongHeaderIsReadInItsRequests) {
   EXPECT_EQ(requests, (std::vector<std::size_t>{8, header.size() + 1 - source->wanted, source->wanted}));
 }
 
-TEST(CallerSource, SourceOfFileIsASource) {
-  const TemporaryDirectory directory;
-  const std::string path = directory / "file.safetensors";
-  test::put(path, two_tensors());
-  const auto first = std::make_shared<const File>(File::open(path).value());
-  const Result<File> second = File::from_source(std::shared_ptr<const Source>(first, &first->source()));
-  ASSERT_TRUE(succeeds(second));
-  EXPECT_EQ(&second->source(), &first->source());
-  EXPECT_EQ(test::elements<float>(tensor(*second, "a").read()), (std::vector<float>{0, 1, 2, 3, 4, 5}));
-}
-
 }  // namespace
 }  // namespace safetensors

@@ -1,15 +1,11 @@
-// Opening can be cancelled: before it begins, at every question during its work, and by anybody who sets a flag: a
-// Source, another thread, or a signal handler.
+// Opening can be cancelled before it begins, and at every question during its work.
 #include <safetensors/checkpoint.h>
 #include <safetensors/file.h>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <csignal>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,7 +15,6 @@
 #include "os/descriptor.h"
 #include "os/parallel.h"
 #include "support/checkpoint_support.h"
-#include "support/emulation.h"
 #include "support/file_support.h"
 
 namespace safetensors::test {
@@ -27,36 +22,27 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// open, then members separated by commas up to about `bytes`, then close.
-std::string repeat(std::string_view open, std::string_view close, std::size_t bytes,
-                   const std::function<std::string(std::size_t)>& member) {
-  std::string text(open);
-  text.reserve(bytes + 1000);
-  for (std::size_t i = 0; text.size() < bytes; ++i) text.append(i == 0 ? "" : ",").append(member(i));
-  return text.append(close);
-}
-
 std::string empty_tensor(std::string_view name) {
   return "\"" + std::string(name) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
 }
 
 // Names ascend; all tensors begin at one offset.
 std::string ordered_header(std::size_t bytes) {
-  return repeat("{", "}", bytes, [](std::size_t i) { return empty_tensor(std::to_string(10'000'000 + i)); });
+  return repeated("{", "}", bytes, [](std::size_t i) { return empty_tensor(std::to_string(10'000'000 + i)); });
 }
 
 // The same in no order: they must be sorted by name.
 std::string shuffled_header(std::size_t bytes) {
-  return repeat("{", "}", bytes,
-                [](std::size_t i) { return empty_tensor(std::to_string(10'000'000 + i * 7919 % 1'000'003)); });
+  return repeated("{", "}", bytes,
+                  [](std::size_t i) { return empty_tensor(std::to_string(10'000'000 + i * 7919 % 1'000'003)); });
 }
 
 // Metadata, an unknown field, escapes, and tensors in no order.
 std::string mixed_header() {
-  std::string text = repeat(R"({"__metadata__":{)", "},", kMiB / 2,
-                            [](std::size_t i) { return "\"\\u0041" + std::to_string(i) + "\":\"\\n\""; });
-  text += repeat(R"("a":{"x":[)", R"(],"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", kMiB / 2,
-                 [](std::size_t) { return std::string("[{},1e3]"); });
+  std::string text = repeated(R"({"__metadata__":{)", "},", kMiB / 2,
+                              [](std::size_t i) { return "\"\\u0041" + std::to_string(i) + "\":\"\\n\""; });
+  text += repeated(R"("a":{"x":[)", R"(],"dtype":"U8","shape":[0],"data_offsets":[0,0]},)", kMiB / 2,
+                   [](std::size_t) { return std::string("[{},1e3]"); });
   return text + shuffled_header(kMiB / 2).substr(1);
 }
 
@@ -118,11 +104,12 @@ TEST(OpenCancellation, AsksEvery128KiBOfAnyText) {
   const std::string fields = R"("dtype":"U8","shape":[0],"data_offsets":[0,0])";
   const std::string texts[] = {
       ordered_header(kSize),
-      repeat(R"({"__metadata__":{)", "}}", kSize, [](std::size_t i) { return "\"" + std::to_string(i) + "\":\"\""; }),
-      repeat(R"({"a":{"x":[)", "]," + fields + "}}", kSize, [](std::size_t) { return std::string("0"); }),
-      repeat(R"({"a":{)", "," + fields + "}}", kSize, [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }),
-      repeat(R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":[)", "]}}", kSize,
-             [](std::size_t) { return std::string("0"); }),
+      repeated(R"({"__metadata__":{)", "}}", kSize, [](std::size_t i) { return "\"" + std::to_string(i) + "\":\"\""; }),
+      repeated(R"({"a":{"x":[)", "]," + fields + "}}", kSize, [](std::size_t) { return std::string("0"); }),
+      repeated(R"({"a":{)", "," + fields + "}}", kSize,
+               [](std::size_t i) { return "\"" + std::to_string(i) + "\":0"; }),
+      repeated(R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":[)", "]}}", kSize,
+               [](std::size_t) { return std::string("0"); }),
       R"({"__metadata__":{"":")" + std::string(kSize, '\\') + "\"}}",
   };
   for (const std::string& text : texts) EXPECT_GE(questions(text), text.size() / (128 << 10)) << text.substr(0, 80);
@@ -138,61 +125,6 @@ TEST(OpenCancellation, AsksWhileTensorsAreSorted) {
   const std::string shuffled = shuffled_header(4 * kMiB);
   const std::size_t tensors = Header::parse(shuffled, 0).value().size();
   EXPECT_GE(questions(shuffled), questions(ordered_header(4 * kMiB)) + tensors / 4096 * 10);
-}
-
-TEST(OpenCancellation, StopsOnFlagSetBySource) {
-  class Setting final : public ScriptedSource {
-   public:
-    Setting(std::string bytes, std::atomic<bool>& flag) : ScriptedSource(std::move(bytes)), flag_(flag) {}
-    Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
-      if (offset > 8) flag_ = true;
-      return ScriptedSource::read_at(offset, destination);
-    }
-
-   private:
-    std::atomic<bool>& flag_;
-  };
-  std::atomic<bool> flag{false};
-  const auto source = std::make_shared<Setting>(file_bytes(ordered_header(90 * kMiB), ""), flag);
-  expect_cancelled(error_of(File::from_source(source, asked([&] { return flag.load(); }))));
-}
-
-TEST(OpenCancellation, StopsOnFlagSetByOtherThread) {
-  const std::string bytes = file_bytes(ordered_header(90 * kMiB), "");
-  std::atomic<bool> flag{false};
-  std::promise<void> begun;
-  std::thread other([&] {
-    begun.get_future().wait();
-    flag = true;
-  });
-  int calls = 0;
-  expect_cancelled(error_of(File::from_memory(std::as_bytes(std::span(bytes)), nullptr, asked([&] {
-                                                if (++calls == 100) {  // while the text is read
-                                                  begun.set_value();
-                                                  other.join();
-                                                }
-                                                return flag.load();
-                                              }))));
-  EXPECT_EQ(calls, 100);
-}
-
-volatile std::sig_atomic_t interrupts = 0;
-
-TEST(OpenCancellation, StopsOnFlagOfSignalHandler) {
-  if (mixes_threads()) GTEST_SKIP() << kMixesThreads;
-  struct sigaction action = {};
-  struct sigaction before = {};
-  action.sa_handler = [](int) { interrupts = 1; };
-  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
-  const std::string text = ordered_header(4 * kMiB);
-  int calls = 0;
-  const auto header = Header::parse(text, 0, asked([&] {
-                                      if (++calls == 10) (void)::raise(SIGUSR1);
-                                      return interrupts != 0;
-                                    }));
-  EXPECT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
-  expect_cancelled(error_of(header));
-  EXPECT_EQ(calls, 10);
 }
 
 // An index of one file of many tensors: asked while its text is read, its names indexed, its shards sorted, and its

@@ -205,17 +205,6 @@ TEST_F(FileTest, ReportsFormatErrorsWithPath) {
   EXPECT_TRUE(accepted.header().tolerated().leading_whitespace);
 }
 
-TEST_F(FileTest, ReportsErrnoOfFailedOpen) {
-  EXPECT_EQ(error_of(File::open(directory_ / "nothing")).os_error, ENOENT);
-  EXPECT_EQ(error_of(File::open(directory_ / "nothing")).code, Errc::open_failed);
-  ASSERT_EQ(::symlink("loop", (directory_ / "loop").c_str()), 0);
-  EXPECT_EQ(error_of(File::open(directory_ / "loop")).os_error, ELOOP);
-  EXPECT_EQ(error_of(File::from_fd(-1)).os_error, EBADF);
-  const Error folder = error_of(File::open(directory_.path()));
-  EXPECT_EQ(folder.code, Errc::not_regular_file);
-  EXPECT_EQ(folder.path, directory_.path());
-}
-
 TEST_F(FileTest, ViewsMemoryInPlace) {
   auto owner = std::make_shared<std::string>(two_tensors());
   const std::string* const bytes = owner.get();
@@ -269,9 +258,7 @@ TEST_F(FileTest, DetectsShorterFileUnderMap) {
 
 // A file of a tensor of that many bytes, all of them a hole.
 std::string put_sparse(const TemporaryDirectory& directory, std::uint64_t size) {
-  const std::string head = one_tensor("U8", "[" + std::to_string(size) + "]", 0);
-  std::string header = head.substr(8);
-  header.replace(header.rfind("[0,0]"), 5, "[0," + std::to_string(size) + "]");
+  const std::string header = test::one_header(size);
   const std::string path = directory / "sparse";
   put(path, file_bytes(header, ""));
   if (::truncate(path.c_str(), static_cast<off_t>(8 + header.size() + size)) != 0) return {};

@@ -12,23 +12,6 @@
 namespace safetensors::test {
 namespace {
 
-// A file of any size. Only its header has bytes.
-class HeaderSource final : public Source {
- public:
-  HeaderSource(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}
-  Result<std::uint64_t> size() const noexcept override { return size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> to) const noexcept override {
-    if (offset >= bytes_.size()) return std::size_t{0};
-    const std::size_t count = std::min(to.size(), bytes_.size() - static_cast<std::size_t>(offset));
-    std::memcpy(to.data(), bytes_.data() + offset, count);
-    return count;
-  }
-
- private:
-  std::string bytes_;
-  std::uint64_t size_;
-};
-
 class TensorsTest : public ::testing::Test {
  protected:
   void SetUp() override { put(directory_ / "two.safetensors", two_tensors()); }
@@ -129,10 +112,9 @@ TEST_F(TensorsTest, ReadAsConvertsElements) {
 }
 
 TEST_F(TensorsTest, ReadAsRefusesMoreThanMemoryHolds) {
-  const std::string header =
-      R"({"t":{"dtype":"F16","shape":[1152921504606846000],"data_offsets":[0,2305843009213692000]}})";
-  const std::uint64_t size = 8 + header.size() + 2305843009213692000;
-  Result<File> file = File::from_source(std::make_shared<HeaderSource>(file_bytes(header, ""), size));
+  constexpr std::uint64_t kBytes = 2305843009213692000;
+  const std::string header = one_header("F16", "[1152921504606846000]", kBytes);
+  Result<File> file = File::from_source(std::make_shared<FilledSource>(header, kBytes));
   ASSERT_TRUE(succeeds(file));
   const Error error = error_of((*file)["t"].read_as<double>());
   EXPECT_EQ(error.code, Errc::out_of_memory);

@@ -42,19 +42,14 @@ Files split(const std::vector<std::pair<std::string, std::uint64_t>>& sizes, std
   return files_of(CheckpointLayout::make(tensors, {.max_shard_size = max}).value(), names);
 }
 
-TEST(CheckpointLayout, KeepsOneFileUpToLimit) {
+TEST(CheckpointLayout, KeepsOrderOfTensorsUpToLimit) {
   EXPECT_EQ(split({{"a", 6}, {"b", 4}}, 10), (Files{"model.safetensors: a b"}));
   EXPECT_EQ(split({{"a", 6}, {"b", 5}}, 10),
             (Files{"model-00001-of-00002.safetensors: a", "model-00002-of-00002.safetensors: b"}));
-}
-
-TEST(CheckpointLayout, KeepsOrderOfTensors) {
   EXPECT_EQ(split({{"a", 6}, {"b", 6}, {"c", 2}, {"d", 6}, {"e", 2}, {"f", 2}}, 10),
             (Files{"model-00001-of-00003.safetensors: a", "model-00002-of-00003.safetensors: b c",
                    "model-00003-of-00003.safetensors: d e f"}));
-}
-
-TEST(CheckpointLayout, GivesLargeTensorItsOwnFile) {
+  // A larger tensor gets a file of its own.
   EXPECT_EQ(split({{"a", 2}, {"big", 11}, {"b", 3}}, 10),
             (Files{"model-00001-of-00002.safetensors: big", "model-00002-of-00002.safetensors: a b"}));
   EXPECT_EQ(split({{"big", 11}}, 10), (Files{"model.safetensors: big"}));

@@ -7,39 +7,30 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <memory>
+#include <string>
 
 #include "support/file_support.h"
 
 namespace safetensors {
 namespace {
 
-// A file whose tensor is a hole, and what was read of it.
-class Hole final : public Source {
+// A file whose tensor is a hole. Counts the bytes that were read of it.
+class Hole final : public test::FilledSource {
  public:
-  explicit Hole(std::string header, std::uint64_t size) : header_(std::move(header)), size_(size) {}
-  Result<std::uint64_t> size() const noexcept override { return header_.size() + size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
+  using FilledSource::FilledSource;
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override {
     read += destination.size();
-    std::memset(destination.data(), 0, destination.size());
-    if (offset < header_.size())
-      std::memcpy(destination.data(), header_.data() + offset,
-                  std::min(destination.size(), header_.size() - static_cast<std::size_t>(offset)));
-    return destination.size();
+    return FilledSource::read_at(offset, destination);
   }
   mutable std::atomic<std::uint64_t> read{0};
-
- private:
-  const std::string header_;
-  const std::uint64_t size_;
 };
 
 TEST(Jobs, ReadAtMost40MiBOfTinyPieces) {
   constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;
   for (const std::uint64_t columns : {64ULL, 4096ULL, 65536ULL, 1ULL << 20}) {
-    const std::string entry = R"({"t":{"dtype":"U8","shape":[)" + std::to_string(kBytes / columns) + "," +
-                              std::to_string(columns) + R"(],"data_offsets":[0,)" + std::to_string(kBytes) + "]}}";
-    const auto hole = std::make_shared<Hole>(test::file_bytes(entry, ""), kBytes);
+    const std::string shape = "[" + std::to_string(kBytes / columns) + "," + std::to_string(columns) + "]";
+    const auto hole = std::make_shared<Hole>(test::one_header("U8", shape, kBytes), kBytes);
     Result<File> file = File::from_source(hole);
     ASSERT_TRUE(test::succeeds(file));
     ReadPlan plan;

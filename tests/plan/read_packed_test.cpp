@@ -114,31 +114,10 @@ TEST(ReadPacked, RefusesDestination) {
   EXPECT_EQ(error.message, "tensor `b`: it has a destination, expected none in a buffer of the library");
 }
 
-// A file of one tensor of 2^61-1 bytes, the largest possible one: the header, then zeros.
-class ZeroSource final : public Source {
- public:
-  ZeroSource() {
-    constexpr std::uint64_t kBytes = (std::uint64_t{1} << 61) - 1;
-    head_ = file_bytes(R"({"t":{"dtype":"U8","shape":[)" + std::to_string(kBytes) + R"(],"data_offsets":[0,)" +
-                           std::to_string(kBytes) + "]}}",
-                       "");
-    size_ = head_.size() + kBytes;
-  }
-  Result<std::uint64_t> size() const noexcept override { return size_; }
-  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> to) const noexcept override {
-    for (std::size_t i = 0; i < to.size(); ++i)
-      to[i] = offset + i < head_.size() ? static_cast<std::byte>(head_[static_cast<std::size_t>(offset + i)])
-                                        : std::byte{0};
-    return to.size();
-  }
-
- private:
-  std::string head_;
-  std::uint64_t size_ = 0;
-};
-
+// A tensor of 2^61-1 bytes is the largest possible one.
 TEST(ReadPacked, RefusesBufferOf2To64Bytes) {
-  const Result<File> file = File::from_source(std::make_shared<ZeroSource>());
+  constexpr std::uint64_t kBytes = (std::uint64_t{1} << 61) - 1;
+  const Result<File> file = File::from_source(std::make_shared<test::FilledSource>(test::one_header(kBytes), kBytes));
   ASSERT_TRUE(succeeds(file));
   ReadPlan plan;
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(succeeds(plan.add(tensor(*file, "t"))));

@@ -319,23 +319,6 @@ TEST(ReportedBytes, HaveThoseBeforeAnError) {
   EXPECT_EQ(from_source(*report), 300'000U);
 }
 
-// Every byte is 7; there is no file.
-class Sevens final : public Source {
- public:
-  static constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
-  Result<std::uint64_t> size() const noexcept override { return kHeader.size() + kBytes; }
-  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
-    std::memset(destination.data(), 7, destination.size());
-    for (std::size_t i = 0; i < destination.size() && offset + i < kHeader.size(); ++i)
-      destination[i] = static_cast<std::byte>(kHeader[offset + i]);
-    return destination.size();
-  }
-
- private:
-  const std::string kHeader =
-      file_bytes(R"({"t":{"dtype":"F32","shape":[64,1048576],"data_offsets":[0,268435456]}} )", "");
-};
-
 // In KiB.
 std::uint64_t memory_now(const std::string& what) {
   std::ifstream status("/proc/self/status");
@@ -347,15 +330,17 @@ std::uint64_t memory_now(const std::string& what) {
 
 TEST(Memory, ExceedsResultsByLittle) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
   for (const bool staged : {false, true}) {
     const int status = in_child([&] {
-      const Result<File> file = File::from_source(std::make_shared<Sevens>());
+      const Result<File> file = File::from_source(
+          std::make_shared<FilledSource>(one_header("F32", "[64,1048576]", kBytes), kBytes, std::byte{7}));
       ReadPlan plan;
       if (!file || !plan.add(file->tensor("t").value(), {}, {}, staged ? Dtype::BF16 : Dtype::F32)) return false;
       const std::uint64_t before = memory_now("VmRSS:");
       const test::ChunkBytes chunks(1 << 20);
       const Result<ReadResult> result = plan.execute({.threads = 4});
-      if (!result || result->report.bytes != Sevens::kBytes / (staged ? 2 : 1)) return false;
+      if (!result || result->report.bytes != kBytes / (staged ? 2 : 1)) return false;
       const std::uint64_t needed = (result->report.bytes >> 10) * 102 / 100 + (staged ? 4 << 10 : 0);
       const std::uint64_t used = memory_now("VmHWM:") - before;
       if (used > needed + 2048) std::fprintf(stderr, "%zu KiB\n", static_cast<std::size_t>(used));

@@ -2,7 +2,6 @@
 // each entry looks for the gap itself, so a test runs in full where the gap does not exist.
 //  - mmap() drops the high half of an offset on 32-bit machines, so it maps other bytes of the file.
 //  - statx() says that no file can be read past the page cache: see denies_direct_io().
-//  - A signal handler leaves its thread with the thread-local memory of the thread that was started last (i386 only).
 //  - setrlimit() sets no limit of memory and succeeds.
 //  - prctl() installs no seccomp filter: tests that need one ask for it.
 #pragma once
@@ -12,9 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "os/system.h"
 
@@ -22,7 +19,6 @@ namespace safetensors::test {
 
 inline constexpr const char* kDropsLargeOffsets = "mmap() drops the high half of offsets: it is not emulated";
 inline constexpr const char* kIgnoresMemoryLimits = "limits of memory are not emulated";
-inline constexpr const char* kMixesThreads = "a signal handler mixes up the memory of threads: it is not emulated";
 
 // Sets a limit of 2 GiB in a child process and reads it again.
 inline bool ignores_memory_limits() {
@@ -52,25 +48,6 @@ inline bool drops_large_offsets() {
   }
   std::fclose(file);
   return drops;
-}
-
-// Tries it in a child process, because the thread that handled the signal stays unusable.
-inline bool mixes_threads() {
-#if defined(__i386__)
-  static thread_local volatile int own = 0;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    own = 1;
-    std::thread([] {}).join();
-    (void)std::signal(SIGUSR2, [](int) {});
-    (void)std::raise(SIGUSR2);
-    ::_exit(own == 1 ? 0 : 1);
-  }
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && status != 0;
-#else
-  return false;
-#endif
 }
 
 // File systems without direct I/O give the same answer.

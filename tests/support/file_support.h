@@ -33,11 +33,18 @@ inline std::string pattern(std::size_t size) {
   return bytes;
 }
 
+// The header of one tensor "t".
+inline std::string one_header(std::string_view dtype, std::string_view shape, std::uint64_t size) {
+  return "{\"t\":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":" + std::string(shape) + ",\"data_offsets\":[0," +
+         std::to_string(size) + "]}}";
+}
+inline std::string one_header(std::uint64_t size) {
+  return one_header("U8", "[" + std::to_string(size) + "]", size);
+}
+
 // A file of one tensor "t", its data a pattern.
 inline std::string one_tensor(std::string_view dtype, std::string_view shape, std::size_t size) {
-  return file_bytes("{\"t\":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":" + std::string(shape) +
-                        ",\"data_offsets\":[0," + std::to_string(size) + "]}}",
-                    pattern(size));
+  return file_bytes(one_header(dtype, shape, size), pattern(size));
 }
 
 // Two tensors: a, F32 [2, 3] at data byte 0; b, U16 [2] at 24.
@@ -141,6 +148,28 @@ class ScriptedSource : public Source {
   mutable std::mutex mutex_;
   mutable std::vector<format::ByteRun> reads_;
   mutable std::uint64_t delivered_ = 0;
+};
+
+// A file of any size. No memory holds its data, of which every byte is `fill`.
+class FilledSource : public Source {
+ public:
+  FilledSource(std::string_view header, std::uint64_t data_bytes, std::byte fill = {})
+      : head_(file_bytes(header, "")), size_(head_.size() + data_bytes), fill_(fill) {}
+
+  Result<std::uint64_t> size() const override { return size_; }
+  Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override {
+    std::ranges::fill(destination, fill_);
+    if (offset < head_.size()) {
+      const auto head = bytes_of(head_).subspan(static_cast<std::size_t>(offset));
+      std::ranges::copy(head.first(std::min(head.size(), destination.size())), destination.begin());
+    }
+    return destination.size();
+  }
+
+ private:
+  const std::string head_;
+  const std::uint64_t size_;
+  const std::byte fill_;
 };
 
 }  // namespace safetensors::test

@@ -135,18 +135,13 @@ TEST_F(CheckpointGenerations, IgnoresHugeGenerations) {
 }
 
 TEST_F(CheckpointGenerations, GivesModeOfOldGeneration) {
-  const auto mode = [&](const std::string& name) {
-    struct stat found {};
-    EXPECT_EQ(::stat((folder_ + "/" + name).c_str(), &found), 0) << name;
-    return found.st_mode & 0777U;
-  };
   save(2, 'a');
   ASSERT_EQ(::chmod((folder_ + "/" + kTwo[1]).c_str(), 0640), 0);
   ASSERT_EQ(::chmod((folder_ + "/" + kTwo[2]).c_str(), 0600), 0);
   save(2, 'b');
   save(2, 'c');
-  EXPECT_EQ(mode("m-gen00003-00002-of-00002.safetensors"), 0640U);
-  EXPECT_EQ(mode("m.safetensors.index.json"), 0600U);
+  EXPECT_EQ(mode_of(folder_ + "/m-gen00003-00002-of-00002.safetensors"), 0640U);
+  EXPECT_EQ(mode_of(folder_ + "/m.safetensors.index.json"), 0600U);
 }
 
 // A model that others may not read stays so in another number of files.
@@ -154,9 +149,7 @@ TEST_F(CheckpointGenerations, GivesModeOfOldModelToOtherFiles) {
   const auto expect_mode = [&](mode_t mode) {
     for (const std::string& name : files()) {
       if (name.ends_with(".json")) continue;
-      struct stat found {};
-      EXPECT_EQ(::stat((folder_ + "/" + name).c_str(), &found), 0) << name;
-      EXPECT_EQ(found.st_mode & 0777U, mode) << name;
+      EXPECT_EQ(mode_of(folder_ + "/" + name), mode) << name;
     }
   };
   save(1, 'a');

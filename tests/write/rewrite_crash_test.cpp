@@ -65,22 +65,13 @@ class RewriteCrash : public testing::Test {
   }
 };
 
-TEST_F(RewriteCrash, BlocksNoLaterRewriteOfEqualNames) {
-  kill_everywhere(4, 4);
-}
-
-TEST_F(RewriteCrash, BlocksNoLaterRewriteOfFewerFiles) {
-  kill_everywhere(4, 8);
-}
-
-TEST_F(RewriteCrash, BlocksNoLaterRewriteIfOneFileReplacesMany) {
-  kill_everywhere(4, kOneFile);
-  kill_everywhere(4, kOneFile, "renamed.");
-}
-
-TEST_F(RewriteCrash, BlocksNoLaterRewriteIfManyFilesReplaceOne) {
-  kill_everywhere(kOneFile, 4);
-  kill_everywhere(kOneFile, 4, "renamed.");
+TEST_F(RewriteCrash, BlocksNoLaterRewrite) {
+  kill_everywhere(4, 4);  // equal names
+  kill_everywhere(4, 8);  // fewer files
+  for (const char* prefix : {"", "renamed."}) {
+    kill_everywhere(4, kOneFile, prefix);
+    kill_everywhere(kOneFile, 4, prefix);
+  }
 }
 
 }  // namespace

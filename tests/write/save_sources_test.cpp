@@ -21,32 +21,19 @@ namespace safetensors::test {
 namespace {
 
 // A file with one tensor of zeros.
-class ZeroSource final : public Source {
+class ZeroSource final : public FilledSource {
  public:
-  explicit ZeroSource(std::size_t bytes, bool concurrent)
-      : head_(file_bytes("{\"t\":{\"dtype\":\"U8\",\"shape\":[" + std::to_string(bytes) + "],\"data_offsets\":[0," +
-                             std::to_string(bytes) + "]}}",
-                         "")),
-        bytes_(bytes),
-        concurrent_(concurrent) {}
+  ZeroSource(std::size_t bytes, bool concurrent) : FilledSource(one_header(bytes), bytes), concurrent_(concurrent) {}
 
-  [[nodiscard]] Result<std::uint64_t> size() const override { return std::uint64_t{head_.size() + bytes_}; }
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const override {
     if (reading) reading(destination.size());
-    std::ranges::fill(destination, std::byte{0});
-    if (offset < head_.size()) {
-      const auto head = std::as_bytes(std::span(head_)).subspan(static_cast<std::size_t>(offset));
-      std::ranges::copy(head.first(std::min(head.size(), destination.size())), destination.begin());
-    }
-    return destination.size();
+    return FilledSource::read_at(offset, destination);
   }
   [[nodiscard]] bool concurrent() const noexcept override { return concurrent_; }
 
   std::function<void(std::size_t size)> reading;  // called at the start of each read
 
  private:
-  const std::string head_;
-  const std::size_t bytes_;
   const bool concurrent_;
 };
 

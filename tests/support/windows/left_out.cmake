@@ -17,7 +17,6 @@ set(left_out
   os/leased_map_test.cpp              # leases
   os/page_size_test.cpp              # replaces sysconf() and mmap()
   os/residency_test.cpp               # the share of a file in the page cache
-  file/cancellation_test.cpp          # signals
   os/signals_test.cpp                 # signals
   file/checkpoint_files_test.cpp      # limits of descriptors
   plan/read_plan_report_test.cpp      # filters of system calls
@@ -56,7 +55,6 @@ list(APPEND left_out_cases
   CheckpointProcesses.LeaveFilesToCreator
   CheckpointWriterTest.WritesIntoUnlistableFolder
   CheckpointWriterTest.KeepsFolderOfParentInChild
-  CheckpointWriterTest.LeavesFolderThatCleanRemoves
   EditMetadata.ReportsTooFewDescriptors
   RewriteTest.KeepsOldFilesWhenDiskIsFull
   WriterTest.RepeatsFailureOfWrite
@@ -77,8 +75,7 @@ list(APPEND left_out_cases
   CheckpointProcesses.WriteOnlyIntoTemporaryFiles
   CheckpointWriterTest.ReplacesSymlinks
   EditMetadata.FollowsLinkAndKeepsMode
-  EditMetadata.ReportsLostPath
-  FileTest.ReportsErrnoOfFailedOpen)
+  EditMetadata.ReportsLostPath)
 # The test compares permissions, of which Windows has only "read-only".
 list(APPEND left_out_cases
   AtomicFileTest.KeepsModeOfReplacedFile
