@@ -12,14 +12,15 @@
 
 namespace hostile {
 
-// Returns names whose hash was 0 for every seed of the first hash of this project. The first 8 bytes are
-// 18 * 0xA0761D6478BD642F. In a product of that hash, they cancelled both the length and the seed.
+// Returns a name whose hash was 0 for every seed of the first hash of this project. The first 8 bytes are
+// 18 * 0xA0761D6478BD642F. In a product of that hash, they cancelled both the length and the seed. number: below 10^10.
+inline std::string name_that_cancels_a_seed(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  return "\x4E\x0B\x51\x7D\x10\x11\x4E\x48" + std::string(10 - digits.size(), '0') + digits;
+}
 inline std::vector<std::string> names_that_cancel_a_seed(std::size_t count) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string digits = std::to_string(i);
-    names.push_back("\x4E\x0B\x51\x7D\x10\x11\x4E\x48" + std::string(10 - digits.size(), '0') + digits);
-  }
+  for (std::size_t i = 0; i < count; ++i) names.push_back(name_that_cancels_a_seed(i));
   return names;
 }
 
