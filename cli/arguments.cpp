@@ -34,15 +34,15 @@ Arguments::Arguments(const Command& command, std::span<const std::string> words)
       only_positionals = true;
     } else if (option && text[1] == '-') {
       const std::size_t equals = text.find('=');
-      const Option* const found = find(text.substr(2, equals - 2), &option_name);
+      const Option* const found = find_option(command, text.substr(0, equals));
       if (found == nullptr) throw UsageError(unknown(text, 0));
       if (found->value == nullptr && equals != text.npos)
         throw UsageError(formatted("--{} takes no value", option_name(*found)));
       take(*found, equals == text.npos ? std::string_view() : text.substr(equals + 1), equals != text.npos, word,
            words);
-    } else if (option && (text[1] < '0' || text[1] > '9' || find(text[1], &option_letter) != nullptr)) {
+    } else if (option && (text[1] < '0' || text[1] > '9' || find_option(command, text.substr(0, 2)) != nullptr)) {
       for (std::size_t i = 1; i < text.size(); ++i) {
-        const Option* const found = find(text[i], &option_letter);
+        const Option* const found = find_option(command, std::string{'-', text[i]});
         if (found == nullptr) throw UsageError(unknown(text, i));
         take(*found, text.substr(i + 1), i + 1 < text.size(), word, words);
         if (found->value != nullptr) break;

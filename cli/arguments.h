@@ -52,14 +52,6 @@ class Arguments {
   using Word = Words::iterator;
   void take(const Option& option, std::string_view value, bool has_value, Word& word, Words words);
   void check_apart() const;
-  // The option whose name or letter is `key`, or nullptr.
-  template <class Key>
-  [[nodiscard]] const Option* find(Key key, Key (*key_of)(const Option& option)) const {
-    for (const Option& option : command_.options) {
-      if (key_of(option) == key) return &option;
-    }
-    return nullptr;
-  }
   [[nodiscard]] std::string unknown(std::string_view argument, std::size_t letter) const;
 
   const Command& command_;

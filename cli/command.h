@@ -16,9 +16,8 @@ namespace safetensors::cli {
 
 // The values that an option or an argument takes. Shells complete them.
 enum class Values : unsigned char {
-  any,   // shells complete nothing
-  path,  // any file
-  folder,
+  any,    // shells complete nothing
+  path,   // any file
   model,  // a file or a folder that holds tensors
   dtype,  // of the format
 };
@@ -44,14 +43,6 @@ constexpr auto joined(const Option (&... tables)[Sizes]) {
   auto end = all.begin();
   (..., (end = std::copy(tables, tables + Sizes, end)));
   return all;
-}
-
-// A table in which other options take the place of those with the same names.
-template <std::size_t Size, std::size_t Others>
-constexpr auto replaced(std::array<Option, Size> table, const Option (&others)[Others]) {
-  const auto names = [](const Option& option) { return std::string_view(option.names); };
-  for (const Option& other : others) *std::ranges::find(table, names(other), names) = other;
-  return table;
 }
 
 // Options that exclude each other: any of the one list and any of the other. Lists without dashes: "columns|long".
@@ -103,6 +94,8 @@ Exit run_complete(std::span<const std::string> arguments, Console& console);
 // The parts of Option::names: the letter, or 0, and the name without dashes.
 [[nodiscard]] char option_letter(const Option& option);
 [[nodiscard]] std::string_view option_name(const Option& option);
+// The option with this name or letter, with its dashes: "--sort", "-s". nullptr if there is none.
+[[nodiscard]] const Option* find_option(const Command& command, std::string_view word);
 // Option::text, or the text of kJsonOption.
 [[nodiscard]] std::string option_text(const Command& command, const Option& option);
 // The option --help of every command.

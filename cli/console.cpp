@@ -6,6 +6,7 @@
 #include "text/text.h"
 
 #include "os/command/command.h"
+#include "os/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -58,7 +59,7 @@ Exit Console::finish(Exit code) {
   flush();
   remove_progress();
   if (os_error_ == 0) return code;
-  message(formatted("cannot write to standard output: {}", system_text(os_error_)));
+  message(formatted("cannot write to standard output: {}", os::describe_errno(os_error_)));
   return Exit::system;
 }
 
@@ -113,21 +114,8 @@ std::string Console::colored(std::string_view text, int color) const {
   return colors_ ? formatted("\x1b[{}m{}\x1b[0m", color, text) : std::string(text);
 }
 
-std::string system_text(int error_number) {
-  std::string text = std::strerror(error_number);
-  if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a') text[0] = static_cast<char>(text[0] + 32);
-  return text;
-}
-
 Error fault(Errc code, std::string message, std::string path) {
   return {.code = code, .path = std::move(path), .message = std::move(message)};
-}
-
-Error system_fault(Errc code, const std::string& what, int error_number, std::string path) {
-  return {.code = code,
-          .os_error = error_number,
-          .path = std::move(path),
-          .message = formatted("{}: {}", what, system_text(error_number))};
 }
 
 std::string describe(const Error& error) {

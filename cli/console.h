@@ -3,7 +3,6 @@
 
 #include <safetensors/error.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,17 +10,13 @@
 
 namespace safetensors::cli {
 
+// With several paths the highest code is returned. A usage error ends a command before its first path.
 enum class Exit : int {
   good = 0,
   negative = 1,  // an invalid file, or a name that is not in it
   usage = 2,     // the command line is invalid
   system = 3,    // an error of the system: cannot open, read or write
 };
-
-// With several paths the highest code is returned. A usage error ends a command before its first path.
-inline Exit worse(Exit a, Exit b) {
-  return std::max(a, b);
-}
 
 // The exit code for an error of the library.
 inline Exit exit_of(const Error& error) {
@@ -90,13 +85,8 @@ class Console {
 // Writes all of text to a descriptor. Returns 0 or errno.
 [[nodiscard]] int write_all(int descriptor, std::string_view text);
 
-// The text of an errno in the style of the library's messages: "no space left on device".
-[[nodiscard]] std::string system_text(int error_number);
-
 // An error of the library's kind. path: of the file at fault, if it is not the one that the caller names.
 [[nodiscard]] Error fault(Errc code, std::string message, std::string path = {});
-// The same for an errno: "what: no space left on device".
-[[nodiscard]] Error system_fault(Errc code, const std::string& what, int error_number, std::string path = {});
 
 // Returns "message (byte 17, rule 6)", without the parts that the error lacks.
 [[nodiscard]] std::string describe(const Error& error);

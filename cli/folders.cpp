@@ -13,6 +13,7 @@
 #include "base/glob.h"
 #include "file/checkpoint_paths.h"
 #include "format/checkpoint/model_names.h"
+#include "os/directory.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -90,56 +91,50 @@ std::vector<std::string> models_in(const std::string& folder, const FolderNames&
   return found;
 }
 
-// The paths for one folder after the other. partial: see models_in().
-class Expansion {
- public:
-  explicit Expansion(bool partial) : partial_(partial) {}
+using Paths = std::vector<std::string>;
 
-  // Adds the models of a folder and of the folders below it. A folder that cannot be listed, or that is too deep, is
-  // added itself: the verb then reports its error.
-  void add_below(const std::string& folder, unsigned depth) {
-    const FolderNames names = names_in(folder);
-    if (names.failed != 0 || depth == kMaxDepth) return paths_.push_back(folder);
-    add(models_in(folder, names, partial_));
-    for (const std::string& name : names.folders) add_below(path_in_folder(folder, name), depth + 1);
+void append(Paths& paths, const Paths& found) {
+  paths.insert(paths.end(), found.begin(), found.end());
+}
+
+// Adds the models of a folder and of the folders below it. A folder that cannot be listed, or that is too deep, is
+// added itself: the verb then reports its error. partial: see models_in().
+void add_below(Paths& paths, const std::string& folder, bool partial, unsigned depth = 0) {
+  const FolderNames names = names_in(folder);
+  if (names.failed || depth == kMaxDepth) return paths.push_back(folder);
+  append(paths, models_in(folder, names, partial));
+  for (const std::string& name : names.folders) add_below(paths, path_in_folder(folder, name), partial, depth + 1);
+}
+
+// Adds a folder that the library opens as a model, and, if every file is to be checked, the variants beside the model.
+// found: the models in the folder.
+bool add_model(Paths& paths, const std::string& folder, Paths found, bool partial) {
+  const Result<Paths> own = Checkpoint::find_files(folder);
+  if (!own) return false;
+  paths.push_back(folder);
+  std::erase_if(found, [&](const std::string& path) { return !partial || !is_variant_of(path, own->front()); });
+  append(paths, found);
+  return true;
+}
+
+// Adds the models in the folders below, or the files of an incomplete model. Adds nothing for any other folder.
+void add_components(Paths& paths, const std::string& folder, bool partial) {
+  const FolderNames names = names_in(folder);
+  const Paths found = models_in(folder, names, partial);
+  if (names.holds_models()) {
+    // With several models, the verb opens the folder itself, to name them in an error.
+    if (partial && !add_model(paths, folder, found, partial) && found.size() == 1) append(paths, found);
+    return;
   }
-
-  // Adds the models in the folders below, or the files of an incomplete model. Adds nothing for any other folder.
-  void add_components(const std::string& folder) {
-    const FolderNames names = names_in(folder);
-    const bool models = names.holds_models();
-    std::vector<std::string> found = models_in(folder, names, partial_);
-    if (models && partial_ && add_model(folder, found)) return;
-    // Otherwise the verb opens the folder itself, to name the several models in it in an error.
-    if (models && (!partial_ || found.size() != 1)) found.clear();
-    add(found);
-    if (models) return;
-    for (const std::string& name : names.folders) {
-      const std::string below = path_in_folder(folder, name);
-      const FolderNames inside = names_in(below);
-      if (inside.failed != 0) paths_.push_back(below);
-      const std::vector<std::string> models_below = models_in(below, inside, partial_);
-      if (inside.holds_models() && !add_model(below, models_below)) add(models_below);
-    }
+  append(paths, found);
+  for (const std::string& name : names.folders) {
+    const std::string below = path_in_folder(folder, name);
+    const FolderNames inside = names_in(below);
+    if (inside.failed) paths.push_back(below);
+    const Paths models_below = models_in(below, inside, partial);
+    if (inside.holds_models() && !add_model(paths, below, models_below, partial)) append(paths, models_below);
   }
-
-  [[nodiscard]] std::vector<std::string> take() { return std::move(paths_); }
-
- private:
-  // Adds a folder that the library opens as a model, and, if every file is to be checked, the variants beside the
-  // model.
-  bool add_model(const std::string& folder, std::vector<std::string> found) {
-    const Result<std::vector<std::string>> own = Checkpoint::find_files(folder);
-    if (!own) return false;
-    paths_.push_back(folder);
-    std::erase_if(found, [&](const std::string& path) { return !partial_ || !is_variant_of(path, own->front()); });
-    add(found);
-    return true;
-  }
-  void add(const std::vector<std::string>& found) { paths_.insert(paths_.end(), found.begin(), found.end()); }
-  const bool partial_;
-  std::vector<std::string> paths_;
-};
+}
 
 // Replaces each pattern that matches files in different folders by these files.
 std::vector<std::string> expand_patterns(const std::vector<std::string>& paths) {
@@ -231,21 +226,14 @@ bool is_folder(const std::string& path) {
 }
 
 FolderNames names_in(const std::string& folder) {
+  const Result<std::vector<std::string>> all = os::list_directory(folder);
+  if (!all) return {.failed = all.error()};
   FolderNames names;
-  std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with('.')) continue;
+  for (const std::string& name : *all) {
     std::error_code unknown;
-    if (entry->symlink_status(unknown).type() == fs::file_type::directory) {
-      names.folders.push_back(name);
-    } else {
-      names.files.push_back(name);
-    }
+    const fs::file_status status = fs::symlink_status(path_in_folder(folder, name), unknown);
+    (fs::is_directory(status) ? names.folders : names.files).push_back(name);
   }
-  names.failed = failed.value();
-  std::ranges::sort(names.files);
-  std::ranges::sort(names.folders);
   return names;
 }
 
@@ -257,11 +245,9 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths, b
   std::vector<std::string> expanded;
   for (const std::string& given : check ? join_incomplete(expand_patterns(paths)) : paths) {
     const std::string path = recursive ? given : model_path(given);
-    Expansion expansion(check);
-    if (is_folder(path)) recursive ? expansion.add_below(path, 0) : expansion.add_components(path);
-    const std::vector<std::string> found = expansion.take();
-    expanded.insert(expanded.end(), found.begin(), found.end());
-    if (found.empty()) expanded.push_back(path);
+    const std::size_t before = expanded.size();
+    if (is_folder(path)) recursive ? add_below(expanded, path, check) : add_components(expanded, path, check);
+    if (expanded.size() == before) expanded.push_back(path);
   }
   return expanded;
 }

@@ -6,6 +6,7 @@
 
 #include <safetensors/error.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ inline constexpr Option kRecursiveOption = {
 struct FolderNames {
   std::vector<std::string> files;    // and symlinks, sorted
   std::vector<std::string> folders;  // sorted; symlinks to folders are among the files
-  int failed = 0;                    // error_code::value() if the folder could not be listed
+  std::optional<Error> failed;       // if the folder could not be listed
 
   // Returns whether one of the files is an index or a safetensors file by its name.
   [[nodiscard]] bool holds_models() const;

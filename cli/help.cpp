@@ -120,6 +120,12 @@ std::string_view option_name(const Option& option) {
   return names.substr(names.find("--") + 2);
 }
 
+const Option* find_option(const Command& command, std::string_view word) {
+  const auto named = [&](const Option& option) { return std::ranges::count(split(option.names, ','), word) > 0; };
+  const auto found = std::ranges::find_if(command.options, named);
+  return found == command.options.end() ? nullptr : &*found;
+}
+
 std::string option_text(const Command& command, const Option& option) {
   return option.text != nullptr ? option.text : formatted("one JSON document, schema safetensors.{}/1", command.name);
 }

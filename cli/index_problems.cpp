@@ -31,15 +31,12 @@ void print_problems(Console& console, const std::string& path, std::string_view 
 }
 
 void json_problems(Json& json, std::string_view key, const std::vector<IndexProblem>& problems) {
-  json.line().key(key).open('[');
-  for (const IndexProblem& problem : problems) {
-    json.line().open('{').field("kind", kProblemWords[static_cast<std::size_t>(problem.kind)]);
-    json.field("is_error", problem.is_error);
+  json.line().objects(key, problems, [&](const IndexProblem& problem) {
+    json.field("kind", kProblemWords[static_cast<std::size_t>(problem.kind)]).field("is_error", problem.is_error);
     if (!problem.tensor.empty()) json.field("tensor", problem.tensor);
     if (!problem.file.empty()) json.field("file", problem.file);
-    json.field("message", problem.message).close('}');
-  }
-  json.close(']');
+    json.field("message", problem.message);
+  });
 }
 
 }  // namespace safetensors::cli

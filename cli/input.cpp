@@ -174,7 +174,7 @@ Exit for_each_file(std::string_view command, std::span<const std::string> paths,
     if (json) json->line().open('{').field("path", path);
     const Result<Exit> result = one(path, json ? &*json : nullptr);
     if (!result && json) json_input_error(*json, path, result.error());
-    code = worse(code, result ? *result : input_error(path, result.error(), console));
+    code = std::max(code, result ? *result : input_error(path, result.error(), console));
     if (json) json->close('}');
   }
   if (json) {
@@ -226,15 +226,13 @@ void json_input_error(Json& json, const std::string& argument, const Error& erro
 }
 
 void json_files(Json& json, const Input& input) {
-  json.key("files").open('[');
-  for (const File& file : input.files()) {
+  json.objects("files", input.files(), [&](const File& file) {
     const Header& header = file.header();
-    json.line().open('{').field("path", file.path()).field("file_bytes", header.file_bytes());
+    json.field("path", file.path()).field("file_bytes", header.file_bytes());
     json.field("header_bytes", header.header_bytes());
     json_tolerated(json, header);
-    json.close('}');
-  }
-  json.close(']').line();
+  });
+  json.line();
 }
 
 std::string_view emptiness(std::uint64_t tensors, std::uint64_t bytes) {

@@ -8,13 +8,13 @@
 
 namespace safetensors::cli {
 
-Json::Json(Console& console, std::string_view schema) : console_(console) {
+Json::Json(std::function<void(std::string_view)> out, std::string_view schema) : out_(std::move(out)) {
   open('{').key("schema").value(formatted("safetensors.{}/1", schema));
 }
 
 void Json::finish() {
   close('}');
-  console_.out("\n");
+  out_("\n");
 }
 
 void Json::separate() {
@@ -22,25 +22,22 @@ void Json::separate() {
     after_key_ = false;
     return;
   }
-  if (!first_) console_.out(line_ ? "," : ", ");
-  if (line_) {
-    console_.out("\n");
-    console_.out(indent_);
-  }
+  if (!first_) out_(line_ ? "," : ", ");
+  if (line_) out_("\n" + indent_);
   first_ = false;
   line_ = false;
 }
 
 Json& Json::open(char bracket) {
   separate();
-  console_.out({&bracket, 1});
+  out_({&bracket, 1});
   first_ = true;
   indent_ += ' ';
   return *this;
 }
 
 Json& Json::close(char bracket) {
-  console_.out({&bracket, 1});
+  out_({&bracket, 1});
   first_ = false;
   line_ = false;
   indent_.pop_back();
@@ -54,17 +51,13 @@ Json& Json::line() {
 
 Json& Json::key(std::string_view name) {
   value(name);
-  console_.out(": ");
+  out_(": ");
   after_key_ = true;
   return *this;
 }
 
 Json& Json::value(std::string_view text) {
-  separate();
-  console_.out("\"");
-  console_.out(json_escaped(text));
-  console_.out("\"");
-  return *this;
+  return raw('"' + json_escaped(text) + '"');
 }
 
 Json& Json::value(double number) {
@@ -73,14 +66,12 @@ Json& Json::value(double number) {
 
 Json& Json::raw(std::string_view json) {
   separate();
-  console_.out(json);
+  out_(json);
   return *this;
 }
 
 Json& Json::value(ShapeView shape) {
-  open('[');
-  for (const std::uint64_t dimension : shape) value(dimension);
-  return close(']');
+  return array(shape, [&](std::uint64_t dimension) { value(dimension); });
 }
 
 Json& Json::error(const Error& error) {

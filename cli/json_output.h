@@ -1,4 +1,4 @@
-// Writes a JSON document to the console without building it in memory.
+// Writes a JSON document without building it in memory.
 #pragma once
 
 #include "console.h"
@@ -7,10 +7,12 @@
 #include <safetensors/shape.h>
 
 #include <concepts>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace safetensors::cli {
 
@@ -23,8 +25,10 @@ struct RawJson {
 // (text.h).
 class Json {
  public:
-  // Opens the document's object with "schema": "safetensors.NAME/1".
-  Json(Console& console, std::string_view schema);
+  // Opens the document's object with "schema": "safetensors.NAME/1". out: gets the text, piece by piece.
+  Json(std::function<void(std::string_view)> out, std::string_view schema);
+  Json(Console& console, std::string_view schema)
+      : Json([&console](std::string_view text) { console.out(text); }, schema) {}
   // Closes that object and ends the line.
   void finish();
 
@@ -52,19 +56,24 @@ class Json {
   Json& value(const std::optional<Value>& wanted) {
     return wanted ? value(*wanted) : value(std::nullopt);
   }
-  // Writes an array with one element per item. The element is the value that `item` returns, or the JSON that it
-  // writes.
+  Json& value(const std::vector<std::string>& texts) {
+    return array(texts, [&](const std::string& text) { value(text); });
+  }
+  // An array. item: writes the element for an item of the list.
   template <class List, class Item>
   Json& array(const List& list, const Item& item) {
     open('[');
-    for (const auto& one : list) {
-      if constexpr (std::is_void_v<decltype(item(one))>) {
-        item(one);
-      } else {
-        value(item(one));
-      }
-    }
+    for (const auto& one : list) item(one);
     return close(']');
+  }
+  // A key and an array of objects. members: writes those of one object.
+  template <class List, class Members>
+  Json& objects(std::string_view name, const List& list, const Members& members) {
+    return key(name).array(list, [&](const auto& one) {
+      line().open('{');
+      members(one);
+      close('}');
+    });
   }
   // A key and its value.
   template <class Value>
@@ -77,7 +86,7 @@ class Json {
  private:
   void separate();
 
-  Console& console_;
+  std::function<void(std::string_view)> out_;
   std::string indent_;
   bool first_ = true;  // whether the open container is still empty
   bool after_key_ = false;

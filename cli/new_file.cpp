@@ -5,6 +5,7 @@
 #include "interrupt.h"
 
 #include "os/file_status.h"
+#include "os/system_error.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -13,39 +14,14 @@
 namespace safetensors::cli {
 namespace {
 
-Error exists() {
-  return fault(Errc::invalid_argument, "exists; --force replaces it");
-}
-
 // If the folder of the file does not exist, returns the error that the creation of the file would give.
 Status check_parent(const std::string& path) {
-  if (path.ends_with('/')) return system_fault(Errc::open_failed, "cannot create", EISDIR);
+  if (path.ends_with('/')) return os::system_error(Errc::open_failed, EISDIR, "cannot create");
   const std::size_t name = path.rfind('/') + 1;
   os::FileStatus there;
   const std::string folder = name == 0 ? "." : path.substr(0, name);
   if (os::status_of_path(folder.c_str(), os::Symlinks::follow, there) == 0) return {};
-  return system_fault(Errc::open_failed, "cannot open its directory", errno);
-}
-
-// Returns the error of the library in the words of the command.
-Error in_words_of_command(const Error& error) {
-  if (error.os_error == 0) return error;
-  switch (error.code) {
-    case Errc::open_failed:
-      return system_fault(error.code, "cannot create a file beside it", error.os_error);
-    case Errc::write_failed:
-      return system_fault(error.code, "cannot write", error.os_error);
-    case Errc::sync_failed:
-      return system_fault(error.code, "cannot make it durable", error.os_error);
-    case Errc::replace_failed:
-      return error.os_error == EEXIST ? exists() : system_fault(error.code, "cannot put it in place", error.os_error);
-    default:
-      return error;
-  }
-}
-
-Status in_words_of_command(const Status& status) {
-  return status ? Status() : Status(in_words_of_command(status.error()));
+  return os::system_error(Errc::open_failed, errno, "cannot open its directory");
 }
 
 bool in_place_if_no_rename() noexcept {
@@ -67,9 +43,9 @@ WriteOptions write_options(const Arguments& given, Console& console) {
 Status NewFile::check(const std::string& path, bool replace) {
   os::FileStatus there;
   if (os::status_of_path(path.c_str(), os::Symlinks::keep, there) != 0) {
-    return errno == ENOENT ? check_parent(path) : Status(system_fault(Errc::open_failed, "cannot write", errno));
+    return errno == ENOENT ? check_parent(path) : Status(os::system_error(Errc::open_failed, errno, "cannot write"));
   }
-  if (!replace) return exists();
+  if (!replace) return fault(Errc::invalid_argument, "exists; --force replaces it");
   if (os::status_of_path(path.c_str(), os::Symlinks::follow, there) == 0 && !there.is_regular()) {
     return fault(Errc::not_regular_file, "not a regular file: cannot be replaced");
   }
@@ -91,7 +67,7 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
                               .in_place_if_no_rename = in_place_if_no_rename(),
                               .links = links,
                               .remove_orphans = true});
-  if (!file) return in_words_of_command(file.error());
+  if (!file) return file.error();
   return NewFile(std::move(*file));
 }
 
@@ -99,13 +75,13 @@ Status NewFile::write(std::string_view bytes) {
   if (Interrupt::caught()) return Interrupt::error();
   Status status = file_->write_at(size_, std::as_bytes(std::span(bytes)));
   size_ += bytes.size();
-  return in_words_of_command(status);
+  return status;
 }
 
 Status NewFile::commit() {
-  if (Status status = file_->file().finish(); !status) return in_words_of_command(status);
+  if (Status status = file_->file().finish(); !status) return status;
   if (Interrupt::caught()) return Interrupt::error();
-  return in_words_of_command(file_->commit());
+  return file_->commit();
 }
 
 }  // namespace safetensors::cli

@@ -20,8 +20,7 @@ namespace safetensors::cli {
 // in_place_if_no_rename, if the environment variable SAFETENSORS_IN_PLACE_IF_NO_RENAME is "1".
 [[nodiscard]] WriteOptions write_options(const Arguments& given, Console& console);
 
-// The library's AtomicFile, with the messages of the command. After an Interrupt has caught a signal, the next call
-// fails with Errc::cancelled.
+// The library's AtomicFile. After an Interrupt has caught a signal, the next call fails with Errc::cancelled.
 class NewFile {
  public:
   // Fails like create() if path is not a regular file, if it exists and replace is false, or if its folder is missing.
@@ -33,7 +32,7 @@ class NewFile {
 
   // Errors: write_failed, cancelled.
   [[nodiscard]] Status write(std::string_view bytes);
-  // Makes the file durable and visible. Errors: sync_failed, replace_failed, cancelled, and invalid_argument as above.
+  // Makes the file durable and visible. Errors: sync_failed, replace_failed, cancelled.
   [[nodiscard]] Status commit();
 
  private:

@@ -30,11 +30,6 @@ std::vector<std::string_view> list_parts(const std::vector<std::string>& lists) 
   return parts;
 }
 
-std::string unknown_dtype(std::string_view text) {
-  const std::string known = joined_texts(all_dtypes(), [](Dtype dtype) { return to_string(dtype); });
-  return formatted("--dtype: unknown dtype `{}` (known: {}; {})", printable(text), known, kDtypeWords);
-}
-
 // Returns the dtypes of the tensors, each once: "F32, BF16".
 std::string dtypes_text(const std::vector<const TensorInfo*>& tensors) {
   std::vector<Dtype> found;
@@ -71,9 +66,7 @@ Selection::Selection(const Arguments& given, std::span<const std::string> names)
   match_.insert(match_.end(), names.begin(), names.end());
   for (const std::string_view part : list_parts(dtype_texts_)) {
     if (part.empty()) throw UsageError("--dtype is a list of dtypes, such as F32 or bf16,f16");
-    const std::optional<Dtype> dtype = dtype_named(part);
-    if (!dtype) throw UsageError(unknown_dtype(part));
-    dtypes_.push_back(*dtype);
+    dtypes_.push_back(dtype_of("--dtype", part));
   }
   for (const std::string_view part : list_parts(layer_texts_)) {
     const std::size_t dash = part.find('-');
@@ -176,6 +169,13 @@ std::optional<Dtype> dtype_named(std::string_view text) {
       std::ranges::find_if(kBeginnings, [&](const Word& one) { return upper.starts_with(one.first); });
   if (begin != std::end(kBeginnings)) upper.replace(0, begin->first.size(), begin->second);
   return parse_dtype(upper);
+}
+
+Dtype dtype_of(std::string_view option, std::string_view text) {
+  if (const std::optional<Dtype> dtype = dtype_named(text)) return *dtype;
+  throw UsageError(
+      formatted("{}: unknown dtype `{}` (known: {}; half, float, double, bfloat16, fp16, fp8, int8 and such also work)",
+                option, printable(text), joined_texts(all_dtypes(), [](Dtype dtype) { return to_string(dtype); })));
 }
 
 }  // namespace safetensors::cli

@@ -86,7 +86,7 @@ class Selection {
 // "int8". "fp8" is F8_E4M3.
 [[nodiscard]] std::optional<Dtype> dtype_named(std::string_view text);
 
-// What dtype_named() accepts besides the names of dtypes, for error messages.
-inline constexpr char kDtypeWords[] = "half, float, double, bfloat16, fp16, fp8, int8 and such also work";
+// The same for the value of an option. Throws UsageError.
+[[nodiscard]] Dtype dtype_of(std::string_view option, std::string_view text);
 
 }  // namespace safetensors::cli

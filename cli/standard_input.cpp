@@ -11,6 +11,7 @@
 #include "os/command/command.h"
 #include "os/descriptor.h"
 #include "os/regular_file.h"
+#include "os/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -23,17 +24,17 @@ namespace {
 // Bytes of one read. The length in front of a header may be a lie, so memory grows only with the bytes read.
 constexpr std::size_t kStep = std::size_t{1} << 20;
 
-// Holds a header and the size of the complete file. Reads of the data fail with `why`.
+// Holds a header and the size of the complete file. Reads of the data fail.
 class HeaderSource final : public Source {
  public:
-  HeaderSource(std::span<const std::byte> header, std::uint64_t size, std::string why)
-      : kept_(header.begin(), header.end()), size_(size), why_(std::move(why)) {}
+  HeaderSource(std::span<const std::byte> header, std::uint64_t size)
+      : kept_(header.begin(), header.end()), size_(size) {}
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return size_; }
 
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (offset >= size_ || destination.empty()) return std::size_t{0};
-    if (offset >= kept_.size()) return fault(Errc::unsupported, why_);
+    if (offset >= kept_.size()) return fault(Errc::unsupported, "the input has only the first bytes of the file");
     const std::size_t count =
         std::min<std::size_t>(destination.size(), kept_.size() - static_cast<std::size_t>(offset));
     std::memcpy(destination.data(), kept_.data() + offset, count);
@@ -43,7 +44,6 @@ class HeaderSource final : public Source {
  private:
   const std::vector<std::byte> kept_;
   const std::uint64_t size_;
-  const std::string why_;
 };
 
 constexpr int kDescriptor = os::kStandardInput;
@@ -58,12 +58,11 @@ Result<File> drain_pipe(const FirstBytes& first, const ParseOptions& parse, std:
     if (*got == 0) break;
     size += *got;
   }
-  if (missing != nullptr) return first.as_part(size, parse, *missing);
-  return first.as_file(size, parse, "a pipe cannot be read at an offset: save it to a file first");
+  return first.as_file(size, parse, missing);
 }
 
 Error not_kept(const std::string& what, int error_number) {
-  Error error = system_fault(Errc::write_failed, what, error_number);
+  Error error = os::system_error(Errc::write_failed, error_number, what);
   error.message += " (set TMPDIR to a folder with more room, or save the pipe to a file first)";
   return error;
 }
@@ -144,22 +143,19 @@ Result<std::optional<std::uint64_t>> FirstBytes::file_size(const ParseOptions& p
   return parsed ? Result<std::optional<std::uint64_t>>(std::nullopt) : parsed.error();
 }
 
-Result<File> FirstBytes::as_file(std::uint64_t size, const ParseOptions& parse, std::string why) const {
-  return File::from_source(std::make_shared<const HeaderSource>(header(), size, std::move(why)), parse);
-}
-
-Result<File> FirstBytes::as_part(std::uint64_t size, const ParseOptions& parse,
-                                 std::optional<MissingData>& missing) const {
-  constexpr char kWhy[] = "the data is missing: the input has only the first bytes of the file";
-  if (header_end_ > bytes_.size())
-    return fault(Errc::invalid_header_length,
-                 formatted("the input ends in the header: found {} bytes, expected at least the first {}",
-                           bytes_.size(), header_end_));
-  const Result<std::optional<std::uint64_t>> whole = file_size(parse);
-  if (!whole) return whole.error();
-  if (!*whole || **whole <= size) return as_file(size, parse, kWhy);
-  missing = MissingData{**whole - size, **whole - header_end_};
-  return as_file(**whole, parse, kWhy);
+Result<File> FirstBytes::as_file(std::uint64_t size, const ParseOptions& parse,
+                                 std::optional<MissingData>* missing) const {
+  if (missing != nullptr) {
+    if (header_end_ > bytes_.size())
+      return fault(Errc::invalid_header_length,
+                   formatted("the input ends in the header: found {} bytes, expected at least the first {}",
+                             bytes_.size(), header_end_));
+    const Result<std::optional<std::uint64_t>> whole = file_size(parse);
+    if (!whole) return whole.error();
+    if (*whole && **whole > size) *missing = MissingData{**whole - size, **whole - header_end_};
+  }
+  const std::uint64_t end = size + (missing != nullptr && *missing ? (*missing)->missing : 0);
+  return File::from_source(std::make_shared<const HeaderSource>(header(), end), parse);
 }
 
 Result<FirstBytes> FirstBytes::of(const std::string& path, const ParseOptions& parse) {
@@ -177,7 +173,7 @@ Result<FirstBytes> FirstBytes::of(const std::string& path, const ParseOptions& p
 
 Result<File> open_part(const std::string& path, const ParseOptions& parse, std::optional<MissingData>& missing) {
   const Result<FirstBytes> first = FirstBytes::of(path, parse);
-  return first ? first->as_part(first->size(), parse, missing) : first.error();
+  return first ? first->as_file(first->size(), parse, &missing) : first.error();
 }
 
 bool is_too_short(const Error& error) {
@@ -193,7 +189,7 @@ Result<std::size_t> read_standard_input(std::span<std::byte> bytes) {
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const std::ptrdiff_t got = os::read_next(kDescriptor, bytes.data(), bytes.size());
     if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR) return system_fault(Errc::read_failed, "cannot read", errno);
+    if (errno != EINTR) return os::system_error(Errc::read_failed, errno, "cannot read");
   }
 }
 

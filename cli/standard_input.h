@@ -44,12 +44,11 @@ class FirstBytes {
   // Returns the size of a file with this header, in bytes. Returns nullopt if the header is not complete. Errors: those
   // of rules 4 to 9.
   [[nodiscard]] Result<std::optional<std::uint64_t>> file_size(const ParseOptions& parse) const;
-  // Opens the header as a file of this size, whose data cannot be read. why: the message of the error of such a read.
-  [[nodiscard]] Result<File> as_file(std::uint64_t size, const ParseOptions& parse, std::string why) const;
-  // Opens the header as a file. size: the number of bytes in the input. Sets `missing` if the complete file has more.
-  // Errors: those of File::from_source(), and invalid_header_length if the input ends in the header.
-  [[nodiscard]] Result<File> as_part(std::uint64_t size, const ParseOptions& parse,
-                                     std::optional<MissingData>& missing) const;
+  // Opens the header as a file whose data cannot be read. size: the number of bytes in the input. missing: if it is not
+  // null, the input may end anywhere after the header, and `missing` receives how much of the data is missing. Errors:
+  // those of File::from_source(), and invalid_header_length if the input ends in the header.
+  [[nodiscard]] Result<File> as_file(std::uint64_t size, const ParseOptions& parse,
+                                     std::optional<MissingData>* missing) const;
 
  private:
   // Reads until there are `wanted` bytes, or to the end.

@@ -146,17 +146,12 @@ void print_layers(Console& console, const std::vector<Layer>& layers, const Argu
              {nullptr, "MEAN ERROR", kRight, kHide}});
   const std::span<const Layer> shown = top_of(layers, given);
   for (const Layer& one : shown) {
-    const auto error = [&](double value) { return Cell().shown(error_text(value, *one.values)); };
-    std::vector<Cell> cells(6);
-    cells[0] = one.name;
-    cells[1] = Cell().shown(share(one.different, one.tensors));
-    if (one.elements > 0) {
-      cells[2] = Cell().shown(share(one.values->differing, one.elements));
-      cells[3] = error(one.values->max_error);
-      cells[4] = error(relative_of(*one.values));
-      cells[5] = error(one.values->errors.over(static_cast<double>(one.elements)));
-    }
-    rows.row(cells);
+    const Differences values = one.values.value_or(Differences());
+    const auto known = [&](std::string text) { return one.elements > 0 ? Cell().shown(std::move(text)) : Cell(); };
+    const auto error = [&](double value) { return known(error_text(value, values)); };
+    rows.row({one.name, Cell().shown(share(one.different, one.tensors)), known(share(values.differing, one.elements)),
+              error(values.max_error), error(relative_of(values)),
+              error(values.errors.over(static_cast<double>(one.elements)))});
   }
   rows.finish();
   print_rest(console, layers.size() - shown.size(), "more layer");
@@ -290,31 +285,19 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
              {"first_differing", "FIRST", kLeft, kHide}});
   const std::span<const TensorDiff> shown = top_of(tensors, given);
   for (const TensorDiff& found : shown) {
-    std::vector<Cell> cells(10);
-    cells[0] = name_of(found);
-    cells[1] = kKinds[static_cast<std::size_t>(found.kind)];
-    if (json == nullptr) {
-      cells[1] = std::move(cells[1]).shown(difference_text(found));
-    } else {
-      cells[2] = Cell::raw(side_json(found.first));
-      cells[3] = Cell::raw(side_json(found.second));
-    }
+    const Differences values = found.values.value_or(Differences());
+    const std::uint64_t elements = found.values ? found.first->numel() : 0;
+    const bool differs = values.differing > 0;
+    const auto known = [&](Cell cell) { return found.values ? std::move(cell) : Cell(); };
+    const auto error = [&](double value) { return known(Cell(value).shown(differs ? error_text(value, values) : "")); };
     std::vector<std::uint64_t> index;
-    if (found.values) {
-      const Differences& values = *found.values;
-      const auto error = [&](double value) {
-        if (json != nullptr) return Cell(value);
-        return Cell(value).shown(values.differing > 0 ? error_text(value, values) : "");
-      };
-      cells[4] = Cell(values.differing).shown(share(values.differing, found.first->numel()));
-      cells[5] = values.nan_differing;
-      cells[6] = error(values.max_error);
-      cells[7] = error(relative_of(values));
-      cells[8] = error(values.errors.over(static_cast<double>(std::max<std::uint64_t>(found.first->numel(), 1))));
-      if (values.differing > 0) index = index_of(values.first_differing, found.first->shape());
-      if (values.differing > 0) cells[9] = ShapeView(index);
-    }
-    rows.row(cells);
+    if (differs) index = index_of(values.first_differing, found.first->shape());
+    rows.row({name_of(found), Cell(kKinds[static_cast<std::size_t>(found.kind)]).shown(difference_text(found)),
+              Cell::raw(side_json(found.first)), Cell::raw(side_json(found.second)),
+              known(Cell(values.differing).shown(share(values.differing, elements))), known(values.nan_differing),
+              error(values.max_error), error(relative_of(values)),
+              error(values.errors.over(static_cast<double>(std::max<std::uint64_t>(elements, 1)))),
+              differs ? Cell(ShapeView(index)) : Cell()});
   }
   rows.finish();
   if (json == nullptr) print_rest(console, tensors.size() - shown.size());

@@ -132,7 +132,7 @@ class Hashing {
     }
     items_.clear();
   }
-  void note(Exit code) { code_ = worse(code_, code); }
+  void note(Exit code) { code_ = std::max(code_, code); }
   [[nodiscard]] Exit code() const { return code_; }
 
  private:
@@ -220,39 +220,33 @@ void hash_files(const std::string& path, Hashing& hashing) {
   for (const std::string& file : *files) hashing.add_file({.name = file});
 }
 
-// Resolves the names in a list. A name PATH:TENSOR is a tensor if no file has the whole name.
-class Names {
- public:
-  Names(Console& console, Hashing& hashing) : console_(console), hashing_(hashing) {}
-
-  void add(Item item) {
-    std::size_t colon = item.name.find(':');
-    if (is_file(item.name)) colon = std::string::npos;
-    while (colon != std::string::npos && !is_file(item.name.substr(0, colon))) colon = item.name.find(':', colon + 1);
-    if (colon == std::string::npos) return hashing_.add_file(std::move(item));
-    item.path = item.name.substr(0, colon);
-    const std::string tensor = item.name.substr(colon + 1);
-    if (!input_ || path_ != item.path) {
-      hashing_.flush();  // keeps few files open
-      path_ = item.path;
-      input_.emplace(Input::open(path_, console_));
-    }
-    const Result<Listed> found = *input_ ? (*input_)->find(tensor) : Result<Listed>(input_->error());
-    if (!found) {
-      item.error = found.error();
-      return hashing_.add(std::move(item));
-    }
-    Item resolved = tensor_item((*input_)->files()[found->file], path_, *found->info);
-    resolved.expected = std::move(item.expected);
-    hashing_.add(std::move(resolved));
-  }
-
- private:
-  Console& console_;
-  Hashing& hashing_;
-  std::string path_;  // of input_
-  std::optional<Result<Input>> input_;
+struct Opened {
+  std::string path;
+  Result<Input> input;
 };
+
+// Adds what a line of a list names. A name PATH:TENSOR is a tensor if no file has the whole name. last: the file of the
+// line before it.
+void add_named(Item item, std::optional<Opened>& last, Console& console, Hashing& hashing) {
+  std::size_t colon = item.name.find(':');
+  if (is_file(item.name)) colon = std::string::npos;
+  while (colon != std::string::npos && !is_file(item.name.substr(0, colon))) colon = item.name.find(':', colon + 1);
+  if (colon == std::string::npos) return hashing.add_file(std::move(item));
+  item.path = item.name.substr(0, colon);
+  if (!last || last->path != item.path) {
+    hashing.flush();  // keeps few files open
+    last = Opened{item.path, Input::open(item.path, console)};
+  }
+  const Result<Input>& input = last->input;
+  const Result<Listed> found = input ? input->find(item.name.substr(colon + 1)) : Result<Listed>(input.error());
+  if (!found) {
+    item.error = found.error();
+    return hashing.add(std::move(item));
+  }
+  Item resolved = tensor_item(input->files()[found->file], item.path, *found->info);
+  resolved.expected = std::move(item.expected);
+  hashing.add(std::move(resolved));
+}
 
 Result<std::string> read_list(const std::string& path) {
   if (path != kStandardInput) return read_text(path, "digests");
@@ -269,7 +263,7 @@ Result<std::string> read_list(const std::string& path) {
 void check_list(const std::string& path, Console& console, Hashing& hashing) {
   const Result<std::string> text = read_list(path);
   if (!text) return hashing.note(input_error(path, text.error(), console));
-  Names names(console, hashing);
+  std::optional<Opened> last;
   std::size_t valid = 0;
   std::optional<std::size_t> wrong;
   std::string_view rest = *text;
@@ -279,7 +273,7 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
     if (!item && !wrong) wrong = number;
     if (!item) continue;
     ++valid;
-    names.add(*std::move(item));
+    add_named(*std::move(item), last, console, hashing);
   }
   hashing.flush();
   if (valid > 0 && !wrong) return;

@@ -137,31 +137,21 @@ void Download::print(const std::string& model, std::optional<std::uint64_t> tota
   const auto name_of = [](const std::string& path) { return printable(path.substr(path.rfind('/') + 1)); };
   const std::optional<std::uint64_t> missing = missing_bytes(total_size);
   std::vector<std::string> lost;
-  std::string names;
-  for (const FileLack& lack : lacks_) {
-    if (!lack.lost) continue;
-    if (lost.size() < kNamed) names += (lost.empty() ? "" : ", ") + name_of(lack.path);
-    lost.push_back(lack.path);
+  std::vector<FileLack> cut;
+  for (const FileLack& lack : lacks_) lack.lost ? lost.push_back(lack.path) : cut.push_back(lack);
+  if (Json* const json = report.json) {
+    json->line().key("download").open('{').field("file_count", paths_.size()).field("missing_files", lost);
+    json->objects("short_files", cut, [&](const FileLack& lack) {
+      json->field("path", lack.path).field("file_bytes", lack.bytes);
+      lack.write(*json);
+    });
+    json->field("missing_bytes", missing).close('}').line();
   }
   if (!lost.empty())
     report.bad(model, "incomplete",
-               formatted("{} of {} missing: {}{}", grouped(lost.size()), counted(paths_.size(), "file"), names,
-                         lost.size() > kNamed ? ", ..." : ""));
-  Json* const json = report.json;
-  if (json != nullptr) {
-    json->line().key("download").open('{').field("file_count", std::uint64_t{paths_.size()});
-    json->key("missing_files").array(lost, std::identity());
-    json->key("short_files").open('[');
-  }
-  for (const FileLack& lack : lacks_) {
-    if (lack.lost) continue;
-    report.bad(model, "incomplete", formatted("{} {}", name_of(lack.path), lack.text()));
-    if (json == nullptr) continue;
-    json->line().open('{').field("path", lack.path).field("file_bytes", lack.bytes);
-    lack.write(*json);
-    json->close('}');
-  }
-  if (json != nullptr) json->close(']').field("missing_bytes", missing).close('}').line();
+               formatted("{} of {} missing: {}", grouped(lost.size()), counted(paths_.size(), "file"),
+                         first_texts(lost, kNamed, name_of)));
+  for (const FileLack& lack : cut) report.bad(model, "incomplete", name_of(lack.path) + ' ' + lack.text());
   if (missing && (lacks_.size() > 1 || !lost.empty()))
     report.bad(model, "incomplete", formatted("{} in all", counted(*missing, "missing byte")));
 }
@@ -232,17 +222,16 @@ Exit verify_values(const std::string& path, const File& file, const Report& repo
     return input_error(path, found.error(), report.console);
   }
   std::erase_if(*found, [&](const TensorStats& one) { return values_text(one, report.given).empty(); });
-  if (json != nullptr) json->field("values_valid", found->empty()).key("bad_values").open('[');
+  if (json != nullptr)
+    json->field("values_valid", found->empty()).objects("bad_values", *found, [&](const TensorStats& one) {
+      json->field("name", one.tensor.name()).field("count", one.count()).field("nan", one.nan);
+      json->field("positive_infinity", one.positive_infinity).field("negative_infinity", one.negative_infinity);
+    });
   for (const TensorStats& one : *found) {
-    const std::string name = printable(one.tensor.name());
     report.bad(shown_path(path), "bad values",
-               formatted("`{}` has {} of {}", name, values_text(one, report.given), counted(one.count(), "number")));
-    if (json == nullptr) continue;
-    json->line().open('{').field("name", one.tensor.name()).field("count", one.count()).field("nan", one.nan);
-    json->field("positive_infinity", one.positive_infinity);
-    json->field("negative_infinity", one.negative_infinity).close('}');
+               formatted("`{}` has {} of {}", printable(one.tensor.name()), values_text(one, report.given),
+                         counted(one.count(), "number")));
   }
-  if (json != nullptr) json->close(']');
   return found->empty() ? Exit::good : Exit::negative;
 }
 
@@ -265,8 +254,7 @@ void note_leftovers(const std::string& path, const Report& report) {
   const std::string folder = is_folder(path) ? path : std::filesystem::path(path).parent_path().string();
   const Result<std::vector<std::string>> found = io::clean_directory(folder.empty() ? "." : folder, {.dry_run = true});
   const std::vector<std::string> left = found ? *found : std::vector<std::string>();
-  if (report.json != nullptr)
-    report.json->key("leftovers").array(left, [](const std::string& one) { return one; }).line();
+  if (report.json != nullptr) report.json->field("leftovers", left).line();
   for (const std::string& one : left)
     report.note(one, "left by a killed writer; the next command that replaces a file there removes it");
 }
@@ -275,7 +263,7 @@ void note_leftovers(const std::string& path, const Report& report) {
 // Returns the worse one of it and the verdict.
 Exit verify_set(const std::string& path, IndexCheck check, Exit files, const Report& report) {
   const bool is_error = std::ranges::any_of(check.problems, &IndexProblem::is_error);
-  const Exit code = worse(files, is_error ? Exit::negative : Exit::good);
+  const Exit code = std::max(files, is_error ? Exit::negative : Exit::good);
   if (report.json != nullptr) {
     Json& json = *report.json;
     json.key("set").open('{').field("valid", validity(code)).field("tensor_count", check.tensors);
@@ -315,7 +303,7 @@ Result<Exit> verify_files(const std::string& path, const Report& report) {
   const auto visit = [&](const std::string& file_path, const Result<File>& file) {
     if (json != nullptr) json->line().open('{').field("path", file_path);
     const Exit code = verify_file(file_path, file, report);
-    (file ? values : format) = worse(file ? values : format, code);
+    (file ? values : format) = std::max(file ? values : format, code);
     if (json != nullptr) json->close('}');
     if (with_cache) cache.add(file_path, file, report.console);
     download.add(file_path, file);
@@ -331,7 +319,7 @@ Result<Exit> verify_files(const std::string& path, const Report& report) {
   const Exit differs = with_cache ? cache.print(report.given.has("quiet"), report.console, json) : Exit::good;
   note_leftovers(first, report);
   if (json != nullptr) json->field("valid", validity(format));
-  return worse(worse(format, values), differs);
+  return std::max(std::max(format, values), differs);
 }
 
 // Reports the number of missing bytes of a file that is too short, or the command that removes the bytes at its end.
@@ -354,7 +342,7 @@ Exit verify_one(const std::string& path, const Result<File>& file, const Report&
   if (report.given.has("cache") && !is_folder(path)) {
     CacheComparison cache;
     cache.add(path, file, report.console);
-    code = worse(code, cache.print(report.given.has("quiet"), report.console, report.json));
+    code = std::max(code, cache.print(report.given.has("quiet"), report.console, report.json));
   }
   if (!file) show_lack(path, file.error(), report);
   return code;

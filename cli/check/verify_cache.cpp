@@ -42,14 +42,16 @@ bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// The names and the sizes of the unfinished downloads in a folder, sorted.
-std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::string& folder) {
+// The paths and the sizes of the unfinished downloads in folders.
+std::vector<std::pair<std::string, std::uint64_t>> unfinished(const std::set<std::string>& folders) {
   std::vector<std::pair<std::string, std::uint64_t>> list;
-  for (const std::string& name : names_in(folder).files) {
-    const std::string path = path_in_folder(folder, name);
-    os::FileStatus status;
-    const bool known = os::status_of_path(path.c_str(), os::Symlinks::keep, status) == 0;
-    if (name.ends_with(".incomplete") && known && status.is_regular()) list.emplace_back(path, status.identity.size);
+  for (const std::string& folder : folders) {
+    for (const std::string& name : names_in(folder).files) {
+      const std::string path = path_in_folder(folder, name);
+      os::FileStatus status;
+      const bool known = os::status_of_path(path.c_str(), os::Symlinks::keep, status) == 0;
+      if (name.ends_with(".incomplete") && known && status.is_regular()) list.emplace_back(path, status.identity.size);
+    }
   }
   return list;
 }
@@ -132,25 +134,24 @@ void CacheComparison::print_verdict(const Verdict& verdict, Console& console) {
 
 Exit CacheComparison::print(bool quiet, Console& console, Json* json) const {
   Exit code = Exit::good;
-  if (json != nullptr) json->line().key("cache").open('{').key("files").open('[');
   for (const Verdict& verdict : verdicts_) {
-    code = worse(code, verdict.code);
-    if (json != nullptr) {
-      json->line().open('{').field("path", verdict.path).field("blob", verdict.blob);
-      json->field("matches", verdict.matches).field(verdict.matches ? "sha256" : "reason", verdict.text).close('}');
-    } else if (!quiet || verdict.code != Exit::good) {
-      print_verdict(verdict, console);
-    }
+    code = std::max(code, verdict.code);
+    if (json == nullptr && (!quiet || verdict.code != Exit::good)) print_verdict(verdict, console);
   }
-  if (json != nullptr) json->close(']').line().key("incomplete").open('[');
-  for (const std::string& folder : blobs_) {
-    for (const auto& [path, size] : unfinished(folder)) {
-      if (json != nullptr) json->open('{').field("path", path).field("file_bytes", size).close('}');
-      if (json == nullptr && !quiet)
-        console.out(formatted("{}: note: an unfinished download, {}\n", printable(path), counted(size, "byte")));
-    }
+  const auto incomplete = unfinished(blobs_);
+  if (json != nullptr) {
+    json->line().key("cache").open('{').objects("files", verdicts_, [&](const Verdict& verdict) {
+      json->field("path", verdict.path).field("blob", verdict.blob);
+      json->field("matches", verdict.matches).field(verdict.matches ? "sha256" : "reason", verdict.text);
+    });
+    json->line().objects("incomplete", incomplete,
+                         [&](const auto& one) { json->field("path", one.first).field("file_bytes", one.second); });
+    json->close('}').line();
   }
-  if (json != nullptr) json->close(']').close('}').line();
+  for (const auto& [path, size] : incomplete) {
+    if (json == nullptr && !quiet)
+      console.out(formatted("{}: note: an unfinished download, {}\n", printable(path), counted(size, "byte")));
+  }
   return code;
 }
 

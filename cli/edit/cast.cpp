@@ -13,9 +13,6 @@
 namespace safetensors::cli {
 namespace {
 
-constexpr char kCastDtypes[] =
-    "f64, f32, f16, bf16, f8_e4m3, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i8, i16, i32, i64, u8, u16, u32 and u64";
-
 constexpr auto kCastTable = joined(
     {
         {"--to", "DTYPE",
@@ -62,11 +59,7 @@ struct Casting {
   explicit Casting(const Arguments& given) : selection(given) {
     const std::optional<std::string> text = given.value("to");
     if (!text) throw UsageError("which dtype? Give --to DTYPE");
-    const auto wanted = dtype_named(*text);
-    if (!wanted)
-      throw UsageError(
-          formatted("--to {}: no such dtype; known are {} ({})", printable(*text), kCastDtypes, kDtypeWords));
-    to = *wanted;
+    to = dtype_of("--to", *text);
     usual = selection.dtypes().empty();
     from = usual ? usual_sources(to) : selection.dtypes();
   }

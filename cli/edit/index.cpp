@@ -149,7 +149,6 @@ may also be an index in the folder. Shows the problems of the old index, which t
 it only with --force. Reads only headers. No index repairs a lost file, a tensor that is in no file, or a tensor in
 two files that the old index does not name: then the error says what to do. verify also finds the problems.)",
     .options = kIndexTable,
-    .arguments = Values::folder,
     .examples = R"(safetensors index llama-7b/
 safetensors index llama-7b/ --force)",
     .exits =

@@ -12,16 +12,8 @@ namespace {
 constexpr std::uint64_t kDefaultShardSize = 5'000'000'000;
 constexpr std::size_t kAnyNumber = ~std::size_t{0};
 
-constexpr auto kMergeTable =
-    replaced(joined({{"-o,--output", "OUT", "the new file", nullptr, Values::path}}, kWriteOptions),
-             {{"-f,--force", nullptr, "replace OUT if it exists"}});
-constexpr auto kSplitTable = replaced(
-    joined(kModelOptions, kWriteOptions),
-    {{"--max-shard-size", "SIZE",
-      "maximum size of the tensors in one file (default 5GB): 5GB is 5,000,000,000 bytes, 5GiB is 5,368,709,120"},
-     {"--name", "STEM", "the beginning of the names of the files (default model, or that of a model of several files)"},
-     {"--weights-only", nullptr, "copy no other files, such as config.json and tokenizer.json"},
-     {"-f,--force", nullptr, "write into OUT if it holds files, and replace a model"}});
+constexpr auto kMergeTable = joined({{"-o,--output", "OUT", "the new file", nullptr, Values::path}}, kWriteOptions);
+constexpr auto kSplitTable = joined(kModelOptions, kWriteOptions);
 
 constexpr const char kMergeExits[] =
     "0 written; 1 a file is invalid, two tensors have one name, or OUT exists; 2 usage; 3 a file cannot be read or "
@@ -69,8 +61,9 @@ const Command kSplit = {
     .usage = "IN (OUT | -o OUT)",
     .description = R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a folder
 for the files STEM-00001-of-0000N.safetensors and their index, STEM.safetensors.index.json. The tensors are split
-exactly as huggingface_hub does: in their order, and a tensor that is larger than SIZE gets a file of its own. If one
-file is enough, it is STEM.safetensors, without an index.)",
+exactly as huggingface_hub does: in their order, and a tensor that is larger than SIZE, which is 5GB by default,
+gets a file of its own. If one file is enough, it is STEM.safetensors, without an index. STEM is that of a model of
+several files, or else model.)",
     .options = kSplitTable,
     .examples = R"(safetensors split llama-7b.safetensors llama-7b/ --max-shard-size 5GB
 safetensors split llama-7b/ llama-7b/ --max-shard-size 10GB --force)",

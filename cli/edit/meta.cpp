@@ -91,12 +91,10 @@ void print_plan(Console& console, const Header& header, const Edits& edits, cons
 
 void json_plan(Json& json, const Target& target) {
   json.field("header_bytes", target.plan.header_bytes).field("file_bytes", target.plan.file_bytes);
-  json.key("edits").open('[');
-  for (std::size_t i = 0; i < target.edits.size(); ++i) {
-    json.line().open('{').field("key", target.edits[i].first).field("old", target.old[i]);
-    json.field("new", target.edits[i].second).close('}');
-  }
-  json.close(']');
+  std::size_t i = 0;
+  json.objects("edits", target.edits, [&](const Edit& edit) {
+    json.field("key", edit.first).field("old", target.old[i++]).field("new", edit.second);
+  });
 }
 
 // Finds the pair with this key, or else the pair whose escaped key, as the commands show it, is `key`.
@@ -195,10 +193,9 @@ Exit edit(const Arguments& given, const EditOptions& options, Console& console) 
     } else if (files == 1) {
       json_plan(json, targets->front());
     } else {
-      json.key("files").array(*targets, [&](const Target& target) {
-        json.line().open('{').field("path", target.path);
+      json.objects("files", *targets, [&](const Target& target) {
+        json.field("path", target.path);
         json_plan(json, target);
-        json.close('}');
       });
     }
     json.finish();
@@ -230,13 +227,10 @@ void print_json(Json& json, const Input& input) {
   if (input.is_file()) return json_metadata(json, input.files()[0].metadata(), true);
   const std::string_view index = input.checkpoint()->index_metadata();
   json.key("index_metadata").raw(index.empty() ? "null" : visible(index));
-  json.line().key("files").open('[');
-  for (const File& file : input.files()) {
-    json.line().open('{').field("path", file.path());
+  json.line().objects("files", input.files(), [&](const File& file) {
+    json.field("path", file.path());
     json_metadata(json, file.metadata(), true);
-    json.close('}');
-  }
-  json.close(']');
+  });
 }
 
 void print_text(Console& console, const Input& input) {

@@ -58,18 +58,18 @@ std::string rewrite_of(std::string_view text) {
 // match, not only the first) and i (upper and lower case are equal). RE2 does the matching, because names come from
 // strangers: its time is linear in the length of the name, and its memory has a limit. std::regex has no such limits.
 // RE has the syntax of RE2, as RE2 documents it. So the errors of RE2 are right for RE as the user wrote it.
-// Error, with a message without path: invalid_argument.
+// Errors, with a message without path: not_found if the text is no s/RE/TEXT/FLAGS, and invalid_argument.
 Result<Substitution> parse_expression(std::string_view expression) {
-  const auto failed = [&](std::string_view why) {
-    return fault(Errc::invalid_argument, formatted("{}: {}", printable(expression), why));
+  const auto failed = [&](std::string_view why, Errc code = Errc::invalid_argument) {
+    return fault(code, formatted("{}: {}", printable(expression), why));
   };
   std::string pattern;
   std::string text;
   std::string_view rest = expression.substr(std::min<std::size_t>(2, expression.size()));
   if (expression.size() < 4 || expression[0] != 's' || expression[1] == '\\' ||
       !split_field(rest, expression[1], pattern) || !split_field(rest, expression[1], text))
-    return failed("expected s/RE/TEXT/");
-  if (rest.find_first_not_of("gi") != std::string_view::npos) return failed("the flags are g and i");
+    return failed("expected s/RE/TEXT/", Errc::not_found);
+  if (rest.find_first_not_of("gi") != std::string_view::npos) return failed("the flags are g and i", Errc::not_found);
   re2::RE2::Options options;
   options.set_max_mem(kMaxMemory);
   options.set_log_errors(false);
@@ -166,7 +166,8 @@ struct Renaming {
 Exit run_rename(const Arguments& given, Console& console) {
   RewriteRequest request(kRename, given, 1, true);
   const std::optional<std::string> map = given.value("map");
-  if (parse_expression(request.output))
+  const Result<Substitution> misplaced = parse_expression(request.output);
+  if (misplaced || misplaced.error().code == Errc::invalid_argument)
     throw UsageError(
         formatted("{} stands in the place of OUT: the order is IN OUT EXPRESSION", printable(request.output)));
   if (!request.rest.empty() && !kHasExpressions) {

@@ -15,6 +15,7 @@
 #include "os/descriptor.h"
 #include "os/open.h"
 #include "os/regular_file.h"
+#include "os/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -68,7 +69,7 @@ bool is_weights(std::string_view name) {
 
 Status copy_file(const SideFile& from, const std::string& to, bool replace) {
   os::Descriptor opened(os::open_at(os::kWorkingDirectory, from.path.c_str(), os::OpenFlags::read | os::kDistrust, 0));
-  if (!opened.valid()) return system_fault(Errc::open_failed, "cannot open", errno, from.path);
+  if (!opened.valid()) return os::system_error(Errc::open_failed, errno, "cannot open", from.path);
   const auto file = os::RegularFile::take(std::move(opened));
   if (!file) return base::with_path(file.error(), from.path);
   const auto at_target = [&](Error error) {
@@ -108,7 +109,7 @@ Result<SideFiles> find_side_files(const Input& input, const std::string& output)
   for (const std::string_view name : kConfigurations) configured = configured || fs::exists(folder / name, failed);
   if (!configured) return found;
   const FolderNames names = names_in(folder.string());
-  if (names.failed != 0) return system_fault(Errc::open_failed, "cannot list", names.failed, folder.string());
+  if (names.failed) return *names.failed;
   for (const std::string& name : names.files) {
     if (is_weights(name)) continue;
     const fs::path path = folder / name;
@@ -174,7 +175,7 @@ Status check_folder(const std::string& path, bool replace) {
   if (status.type() != std::filesystem::file_type::directory)
     return fault(Errc::not_regular_file, "is not a folder, and several files are to be written");
   const bool empty = std::filesystem::is_empty(path, failed);
-  if (failed) return system_fault(Errc::open_failed, "cannot read the folder", failed.value());
+  if (failed) return os::system_error(Errc::open_failed, failed.value(), "cannot read the folder");
   if (empty || replace) return {};
   return fault(Errc::invalid_argument, "exists and is not empty; --force writes the model into it");
 }
@@ -191,8 +192,6 @@ RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, s
   if (paths.empty()) throw UsageError(out || several ? "which IN?" : "which IN and which OUT?");
   if (several && !out) throw UsageError("which OUT? -o OUT names it");
   if (out) paths.insert(takes_rest ? paths.begin() + 1 : paths.end(), *out);
-  if (paths.size() == 1 && takes_rest && force() && std::string_view(verb) != "rename")
-    paths.push_back(paths[0]);  // select and drop
   if (paths.size() == 1) throw UsageError("which OUT?");
   if (takes_rest) {
     rest.assign(paths.begin() + 2, paths.end());
@@ -202,13 +201,10 @@ RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, s
     throw UsageError(formatted("takes one IN and one OUT{}", choices_ ? "; --match GLOB chooses tensors" : ""));
   output = paths.back();
   inputs.assign(paths.begin(), paths.end() - 1);
-  if (std::ranges::find(paths, kStandardInput) != paths.end())
+  if (std::ranges::count(paths, kStandardInput) > 0)
     throw UsageError("IN and OUT are paths, not standard input or output");
-  const auto empty = std::ranges::find(paths, std::string());
-  if (empty + 1 == paths.end()) throw UsageError("OUT is an empty path");
-  if (empty != paths.end())
-    throw UsageError(paths.size() == 2 ? "IN is an empty path"
-                                       : formatted("IN number {} is an empty path", empty - paths.begin() + 1));
+  if (std::ranges::count(paths, "") > 0)
+    throw UsageError(output.empty() ? "OUT is an empty path" : "IN is an empty path");
   options.stem = given.value("name");
   constexpr const char* kSize = "a size, such as 5GB or 512MiB";
   options.max_shard_size = given.size("max-shard-size", kSize);
@@ -290,8 +286,7 @@ void RewriteRequest::show_side_files(Console& console, Json* json) const {
   std::vector<std::string> names;
   for (const SideFile& file : side_files_.files) names.push_back(file.name);
   if (json != nullptr) {
-    json->key("copied_files").array(names, std::identity());
-    json->key("refused_files").array(side_files_.refused, std::identity()).line();
+    json->field("copied_files", names).field("refused_files", side_files_.refused).line();
     return;
   }
   const auto line = [&](std::string_view text, const std::vector<std::string>& list) {
@@ -348,8 +343,10 @@ void RewriteRequest::print(Console& console, const Rewrite& rewrite, const Rewri
 
 Json RewriteRequest::document(Console& console, bool written) const {
   Json json(console, verb);
-  json.key("inputs").array(inputs, std::identity());
-  json.field("output", output).field("dry_run", given_.has("dry-run")).field("written", written);
+  json.field("inputs", inputs)
+      .field("output", output)
+      .field("dry_run", given_.has("dry-run"))
+      .field("written", written);
   return json;
 }
 

@@ -2,7 +2,6 @@
 #include "rewrite_request.h"
 
 #include "command.h"
-#include "folders.h"
 #include "input.h"
 #include "text/text.h"
 
@@ -15,7 +14,7 @@ namespace {
 constexpr const char kSelectDescription[] =
     R"(IN is a file, or a folder, an index or a pattern of a model of several files. OUT is a file if
 IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tensors of one file stay together. Order
-and metadata stay. NAME is a name or a pattern, as of --match. Without OUT, --force replaces IN.)";
+and metadata stay. NAME is a name or a pattern, as of --match. OUT may be IN with --force.)";
 
 constexpr auto kSelectTable = joined(kChoiceOptions, {kAcceptOption}, kModelOptions, kWriteOptions);
 
@@ -25,22 +24,9 @@ constexpr const char kSelectExits[] =
 // selects: keep the tensors that match. Otherwise keep the others.
 Exit run_choice(const Command& command, bool selects, const Arguments& given, Console& console) {
   RewriteRequest request(command, given, 1, true);
-  const bool accepts = given.has("accept");
-  const auto is_file = [](std::string_view argument) { return argument.ends_with(".safetensors"); };
   request.parse.accept = accept_of(given);
-  Selection selection(given, request.rest);
-  // "drop m.safetensors a b --force" would replace a file `a`, which may be meant as a name.
-  if (request.force() && !given.has("output") && !request.rest.empty() && !is_file(request.output) &&
-      request.output.find('/') == std::string::npos && !is_folder(request.output))
-    throw UsageError(
-        formatted("is {0} a tensor, or OUT? Give OUT as -o {0}, or the tensors by --match", printable(request.output)));
-  const auto chooses = [&] { return selection.chooses() || (selects && (accepts || !selection.empty())); };
-  // IN NAME --force changes IN itself.
-  if (request.force() && !given.has("output") && !chooses() && request.output != request.inputs[0]) {
-    request.rest = {std::exchange(request.output, request.inputs[0])};
-    selection = Selection(given, request.rest);
-  }
-  if (!chooses())
+  const Selection selection(given, request.rest);
+  if (!selection.chooses() && !(selects && (given.has("accept") || !selection.empty())))
     throw UsageError(formatted("which tensors? Give NAME or --match GLOB,{} --dtype LIST or --layers LIST, and OUT",
                                selects ? " --exclude GLOB," : ""));
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
@@ -71,7 +57,7 @@ const Command kSelect = {
     .name = "select",
     .summary = "write a new file with some of the tensors",
     .title = "Write a new file or model with the tensors that match.",
-    .usage = "IN (OUT | -o OUT) [NAME]... [OPTIONS]\nIN --force [NAME] [OPTIONS]",
+    .usage = "IN (OUT | -o OUT) [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors select model.safetensors head.safetensors --match 'lm_head.*'
@@ -84,12 +70,12 @@ const Command kDrop = {
     .name = "drop",
     .summary = "write a new file without some of the tensors",
     .title = "Write a new file or model without the tensors that match.",
-    .usage = "IN (OUT | -o OUT) [NAME]... [OPTIONS]\nIN --force [NAME] [OPTIONS]",
+    .usage = "IN (OUT | -o OUT) [NAME]...",
     .description = kSelectDescription,
     .options = kSelectTable,
     .examples = R"(safetensors drop checkpoint.safetensors model.safetensors -m 'optimizer.*'
 safetensors drop llama-7b/ llama-7b-no-head/ lm_head.weight
-safetensors drop model.safetensors lm_head.weight --force)",
+safetensors drop model.safetensors model.safetensors lm_head.weight --force)",
     .exits = kSelectExits,
     .run = run_drop,
 };

@@ -47,22 +47,6 @@ using Sink = std::function<Status(std::string_view)>;
 // 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
 // is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
 // 0 is true.
-class ElementText {
- public:
-  ElementText(Dtype dtype, bool json) : dtype_(dtype), json_(json) {}
-
-  // Appends element `index` of packed elements.
-  void append(std::string& out, std::span<const std::byte> packed, std::uint64_t index);
-
- private:
-  void append_float(std::string& out, const std::string& text) const;
-  void append_complex(std::string& out, float real, float imaginary) const;
-  const std::string& small_float(std::uint64_t code);
-
-  Dtype dtype_;
-  bool json_;
-  std::vector<std::string> texts_;  // cached texts of floats of up to 16 bits, indexed by their bits
-};
 
 // Returns the shortest decimal that reads back as this double: "1.0", "1e-07". A finite value has a point or an
 // exponent, so that no reader takes it for an integer.
@@ -75,49 +59,24 @@ std::string shortest(double value) {
   return result;
 }
 
-float load_float(std::span<const std::byte> packed, std::uint64_t index) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits_at(packed, index, 32)));
-}
-
-const std::string& ElementText::small_float(std::uint64_t code) {
-  if (texts_.empty()) texts_.resize(std::size_t{1} << bits(dtype_));
-  std::string& text = texts_[static_cast<std::size_t>(code)];
-  if (text.empty()) text = shortest(static_cast<double>(to_float(dtype_, static_cast<std::uint16_t>(code))));
-  return text;
-}
-
-void ElementText::append_float(std::string& out, const std::string& text) const {
-  const bool quoted = json_ && text.find_first_of("ni") != std::string::npos;
-  if (quoted) out += '"';
-  out += text;
-  if (quoted) out += '"';
-}
-
-void ElementText::append_complex(std::string& out, float real, float imaginary) const {
-  if (json_) out += '[';
-  append_float(out, shortest(static_cast<double>(real)));
-  out += json_ ? ", " : std::signbit(imaginary) && !std::isnan(imaginary) ? "" : "+";
-  append_float(out, shortest(static_cast<double>(imaginary)));
-  out += json_ ? ']' : 'j';
-}
-
-void ElementText::append(std::string& out, std::span<const std::byte> packed, std::uint64_t index) {
-  if (dtype_ == Dtype::C64)
-    return append_complex(out, load_float(packed, 2 * index), load_float(packed, 2 * index + 1));
-  if (dtype_ == Dtype::F32) return append_float(out, shortest(static_cast<double>(load_float(packed, index))));
-  const unsigned width = bits(dtype_);
-  const std::uint64_t value = bits_at(packed, index, width);
-  if (dtype_ == Dtype::BOOL) {
-    out += value == 0 ? "false" : value == 1 || json_ ? "true" : std::to_string(value);
-  } else if (dtype_ == Dtype::F64) {
-    append_float(out, shortest(std::bit_cast<double>(value)));
-  } else if (is_signed_integer(dtype_)) {
-    out += std::to_string(static_cast<std::int64_t>(value << (64 - width)) >> (64 - width));
-  } else if (is_integer(dtype_)) {
-    out += std::to_string(value);
-  } else {
-    append_float(out, small_float(value));
+// Returns the text of element `index` of packed elements.
+std::string element_text(Dtype dtype, bool json, std::span<const std::byte> packed, std::uint64_t index) {
+  if (dtype == Dtype::C64) {
+    const std::string real = element_text(Dtype::F32, json, packed, 2 * index);
+    const std::string imaginary = element_text(Dtype::F32, json, packed, 2 * index + 1);
+    if (json) return formatted("[{}, {}]", real, imaginary);
+    return formatted("{}{}{}j", real, imaginary.starts_with('-') ? "" : "+", imaginary);
   }
+  const unsigned width = bits(dtype);
+  const std::uint64_t value = bits_at(packed, index, width);
+  if (dtype == Dtype::BOOL) return value == 0 ? "false" : value == 1 || json ? "true" : std::to_string(value);
+  if (is_signed_integer(dtype)) return std::to_string(static_cast<std::int64_t>(value << (64 - width)) >> (64 - width));
+  if (is_integer(dtype)) return std::to_string(value);
+  const double number = dtype == Dtype::F64   ? std::bit_cast<double>(value)
+                        : dtype == Dtype::F32 ? double{std::bit_cast<float>(static_cast<std::uint32_t>(value))}
+                                              : double{to_float(dtype, static_cast<std::uint16_t>(value))};
+  const std::string text = shortest(number);
+  return json && !std::isfinite(number) ? '"' + text + '"' : text;
 }
 
 // In bytes. A multiple of 3, so that no F6 element crosses from one chunk into the next.
@@ -210,7 +169,7 @@ Status write_bytes(const CatRequest& request, const Sink& sink, Console& console
 class Elements {
  public:
   Elements(const CatRequest& request, bool json)
-      : values_(request), in_chunk_(kChunk * 8 / bits(request.dtype)), text_(request.dtype, json) {}
+      : values_(request), dtype_(request.dtype), json_(json), in_chunk_(kChunk * 8 / bits(request.dtype)) {}
 
   void skip(std::uint64_t count) { next_ += count; }
 
@@ -221,14 +180,15 @@ class Elements {
       chunk_.resize(static_cast<std::size_t>(std::min(kChunk, values_.size() - begin)));
       if (Status status = values_.read(begin, chunk_); !status) return status;
     }
-    text_.append(out, chunk_, next_++ % in_chunk_);
+    out += element_text(dtype_, json_, chunk_, next_++ % in_chunk_);
     return {};
   }
 
  private:
   SliceValues values_;
+  Dtype dtype_;
+  bool json_;
   std::uint64_t in_chunk_;
-  ElementText text_;
   std::uint64_t next_ = 0;    // index of the next element
   std::uint64_t loaded_ = 0;  // offset of chunk_, in bytes
   std::vector<std::byte> chunk_;
@@ -317,16 +277,21 @@ Status write_values(const CatRequest& request, bool json, const Sink& sink, Cons
   return Brackets(request, json, sink, console).run();
 }
 
+// Writes the members that say which values the output has.
+void json_values(Json& json, const std::string& path, const CatRequest& request) {
+  json.field("path", path).field("name", request.tensor.name).field("dtype", to_string(request.dtype));
+  if (request.dtype != request.tensor.dtype) json.field("cast_from", to_string(request.tensor.dtype));
+  json.field("shape", request.slice.shape());
+}
+
 Status write_json(const CatRequest& request, const Sink& sink, Console& console) {
-  const TensorInfo& tensor = request.tensor;
-  std::string head = formatted("{{\"schema\": \"safetensors.cat/1\", \"path\": \"{}\",\n \"name\": \"{}\", ",
-                               json_escaped(request.file.path()), json_escaped(tensor.name));
-  head += formatted("\"dtype\": \"{}\", ", to_string(request.dtype));
-  if (request.dtype != tensor.dtype) head += formatted("\"cast_from\": \"{}\", ", to_string(tensor.dtype));
-  head += formatted("\"shape\": [{}],\n \"values\":\n", dimensions_text(request.slice.shape()));
-  if (Status status = sink(head); !status) return status;
-  if (Status status = write_values(request, true, sink, console); !status) return status;
-  return sink("}\n");
+  Status status;
+  Json json([&](std::string_view text) { status = status ? sink(text) : status; }, "cat");
+  json_values(json, request.file.path(), request);
+  json.line().key("values").raw("");
+  if (status) status = write_values(request, true, sink, console);
+  json.finish();
+  return status;
 }
 
 // Returns a header of the NPY format, as of version 1.0, or of version 2.0 if the shape is too long: magic, version,
@@ -441,18 +406,14 @@ std::string no_npy(Dtype dtype) {
 // The dtype of the output. Throws UsageError.
 Dtype output_dtype(const std::optional<std::string>& cast, Dtype from) {
   if (!cast) return from;
-  const std::optional<Dtype> to = dtype_named(*cast);
-  if (to && format::castable(from, *to)) return *to;
+  const Dtype to = dtype_of("--cast", *cast);
+  if (format::castable(from, to)) return to;
   std::string allowed;
   for (const Dtype dtype : all_dtypes()) {
     if (dtype != from && format::castable(from, dtype)) (allowed += allowed.empty() ? "" : ", ") += to_string(dtype);
   }
-  std::string text = to ? formatted("--cast: no cast from {} to {}", to_string(from), to_string(*to))
-                        : formatted("--cast: unknown dtype `{}`", printable(*cast));
-  text += allowed.empty() ? formatted("; {} can be cast to no dtype", to_string(from))
-                          : formatted("; {} can be cast to {}", to_string(from), allowed);
-  if (!to && !allowed.empty()) text += formatted(" ({})", kDtypeWords);
-  throw UsageError(text);
+  throw UsageError(formatted("--cast: no cast from {0} to {1}; {0} can be cast to {2}", to_string(from), to_string(to),
+                             allowed.empty() ? "no dtype" : allowed));
 }
 
 // The tensor that NAME or the options choose. Error: not_found.
@@ -467,15 +428,12 @@ Result<Listed> chosen_tensor(const Arguments& given, const Selection& selection,
 }
 
 Exit show_plan(const CatRequest& request, const Arguments& given, Console& console) {
-  const TensorInfo& tensor = request.tensor;
   const auto output = given.value("output");
   const std::optional<std::uint64_t> size = output_bytes(request);
   if (given.json()) {
     Json json(console, "cat");
-    json.field("path", given.positionals[0]).field("name", tensor.name).field("dtype", to_string(request.dtype));
-    if (request.dtype != tensor.dtype) json.field("cast_from", to_string(tensor.dtype));
-    json.field("shape", request.slice.shape()).field("nbytes", SliceValues(request).size()).field("dry_run", true);
-    json.field("format", request.format);
+    json_values(json, given.positionals[0], request);
+    json.field("nbytes", SliceValues(request).size()).field("dry_run", true).field("format", request.format);
     if (output) json.field("output", *output);
     if (size) json.field("output_bytes", *size);
     json.finish();

@@ -102,65 +102,51 @@ FileSummary summarize(const Input& input, std::uint64_t largest) {
 
 constexpr std::size_t kIndent = 14;  // of the values
 
-void print_metadata(Console& console, Metadata metadata) {
+// The metadata of the first file, and the number of files that have another one.
+void print_metadata(Console& console, const Input& input, Metadata metadata) {
   constexpr std::size_t kShown = 100;
-  if (!metadata.present()) {
-    console.out("  metadata    none\n");
-    return;
-  }
-  const auto format = metadata.find("format");
-  console.out(formatted("  metadata    {}, format {}\n", counted(metadata.size(), "key"),
-                        format ? shortened(*format, 40) : "not given"));
   std::size_t shown = 0;
   for (const auto& [key, value] : metadata) {
-    if (++shown > kShown) {
-      console.out(formatted("    ... {} more\n", grouped(metadata.size() - kShown)));
-      return;
-    }
+    if (shown++ == kShown) break;
     console.line(formatted("    {} = {}", shortened(key, 40), shortened(value, 60)), 6);
   }
-}
-
-void print_sizes(Console& console, const Input& input, const FileSummary& summary) {
-  std::string size = counted(summary.file_bytes, "byte");
-  if (summary.file_bytes >= 1024) size += formatted(" ({})", size_text(summary.file_bytes));
-  const std::string header_size = counted(summary.header_bytes, "byte");
-  if (!input.is_file()) {
-    console.out(formatted("  files       {}, {}\n", grouped(input.files().size()), size));
-    console.out(formatted("  headers     {}\n", header_size));
-    return;
-  }
-  const Header& header = input.files()[0].header();
-  console.out(formatted("  file        {}\n", size));
-  console.line(formatted("  header      {}; data starts at byte {}, a multiple of {}", header_size,
-                         grouped(header.data_start()), alignment_of(header.data_start())),
-               kIndent);
-}
-
-// The metadata of the first file, and the number of files that have another one.
-void print_metadata(Console& console, const Input& input) {
-  const std::span<const File> files = input.files();
-  print_metadata(console, files.empty() ? Metadata() : files[0].metadata());
+  if (metadata.size() > kShown) console.out(formatted("    ... {} more\n", grouped(metadata.size() - kShown)));
   const auto differ = std::ranges::count_if(
-      files, [&](const File& file) { return !std::ranges::equal(file.metadata(), files[0].metadata()); });
+      input.files(), [&](const File& file) { return !std::ranges::equal(file.metadata(), metadata); });
   if (differ != 0)
     console.out(formatted("    (of {}; {} with other metadata: see meta ls)\n", printable(input.file_name(0)),
                           counted(static_cast<std::uint64_t>(differ), "file")));
 }
 
 void print_facts(Console& console, const Input& input, const FileSummary& summary) {
-  print_sizes(console, input, summary);
-  console.out(formatted("  tensors     {}\n", grouped(summary.all.tensors)));
-  console.out(formatted("  parameters  {}\n", grouped(summary.all.parameters)));
-  console.line(summary.all.bytes == 0 ? "  alignment   no tensor has bytes"
-               : summary.misaligned == 0
-                   ? formatted("  alignment   all tensors can be used in place; they start at multiples of {}",
-                               summary.tensor_alignment)
-                   : formatted("  alignment   {} of {} must be copied to be used: not at a multiple of the "
-                               "element's size",
-                               grouped(summary.misaligned), counted(summary.all.tensors, "tensor")),
-               kIndent);
-  print_metadata(console, input);
+  const auto fact = [&](std::string_view name, std::string_view text) {
+    console.line(formatted("  {:<12}{}", name, text), kIndent);
+  };
+  std::string size = counted(summary.file_bytes, "byte");
+  if (summary.file_bytes >= 1024) size += formatted(" ({})", size_text(summary.file_bytes));
+  std::string header = counted(summary.header_bytes, "byte");
+  if (input.is_file()) {
+    const std::uint64_t start = input.files()[0].header().data_start();
+    header += formatted("; data starts at byte {}, a multiple of {}", grouped(start), alignment_of(start));
+  } else {
+    size = formatted("{}, {}", grouped(input.files().size()), size);
+  }
+  fact(input.is_file() ? "file" : "files", size);
+  fact(input.is_file() ? "header" : "headers", header);
+  fact("tensors", grouped(summary.all.tensors));
+  fact("parameters", grouped(summary.all.parameters));
+  fact("alignment",
+       summary.all.bytes == 0 ? "no tensor has bytes"
+       : summary.misaligned == 0
+           ? formatted("all tensors can be used in place; they start at multiples of {}", summary.tensor_alignment)
+           : formatted("{} of {} must be copied to be used: not at a multiple of the element's size",
+                       grouped(summary.misaligned), counted(summary.all.tensors, "tensor")));
+  const Metadata metadata = input.files().empty() ? Metadata() : input.files()[0].metadata();
+  const auto format = metadata.find("format");
+  fact("metadata", !metadata.present() ? "none"
+                                       : formatted("{}, format {}", counted(metadata.size(), "key"),
+                                                   format ? shortened(*format, 40) : "not given"));
+  print_metadata(console, input, metadata);
 }
 
 // The totals per dtype.

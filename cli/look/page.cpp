@@ -2,9 +2,9 @@
 // the file is one JSON document in it, which the script of the page reads and draws. This file parses
 // the command line, collects what the page shows, and replaces the output atomically.
 //
-// Names and metadata come from strangers. They are only in the JSON document, where json_quoted() escapes each `<`, so
-// that no text can end the document. The script shows them only as text, and the Content-Security-Policy allows only
-// this script and this style.
+// Names and metadata come from strangers. They are only in the JSON document, where each `<` is escaped, so that no
+// text can end the document. The script shows them only as text, and the Content-Security-Policy allows only this
+// script and this style.
 #include "page.h"
 #include "arguments.h"
 #include "command.h"
@@ -21,53 +21,30 @@
 namespace safetensors::cli {
 namespace {
 
-// A string of the JSON document. `<` is escaped: it could begin `</script>` or `<!--`.
-std::string json_quoted(std::string_view text) {
-  std::string string = "\"";
-  for (const char c : json_escaped(text)) c == '<' ? string += "\\u003c" : string += c;
-  return string + '"';
-}
-
-// [ITEM,ITEM]. before: comes before each item.
-template <class List, class Item>
-std::string array(const List& list, const Item& item, const char* before = "\n") {
-  const auto text = [&](const auto& one) { return before + item(one); };
-  return "[" + joined_texts(list, text, ",") + "]";
-}
-
-std::string files_text(const Input& input) {
-  std::size_t index = 0;
-  return array(input.files(), [&](const File& file) {
-    return formatted("{{\"name\":{},\"bytes\":{},\"header\":{}}}", json_quoted(printable(input.file_name(index++))),
-                     file.header().file_bytes(), file.header().data_start());
-  });
-}
-
 // The metadata of all files, each pair once.
-std::string metadata_text(const Input& input) {
+void json_pairs(Json& json, const Input& input) {
   constexpr std::size_t kMaxValue = 16384;  // bytes of a value
   std::set<std::pair<std::string_view, std::string_view>> seen;
-  std::vector<Metadata::value_type> pairs;
+  json.line().key("metadata").open('[');
   for (const File& file : input.files()) {
     for (const auto& [key, value] : file.metadata()) {
-      if (seen.emplace(key, value).second) pairs.emplace_back(key, value);
+      if (!seen.emplace(key, value).second) continue;
+      json.line().open('[').value(printable(key));
+      json.value(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue)).close(']');
     }
   }
-  return array(pairs, [](const Metadata::value_type& pair) {
-    const auto& [key, value] = pair;
-    return formatted("[{},{}]", json_quoted(printable(key)),
-                     json_quoted(value.size() <= kMaxValue ? visible(value) : shortened(value, kMaxValue)));
-  });
+  json.close(']');
 }
 
-std::string stats_text(const TensorStats& found) {
-  const auto value = [&](double known) { return found.finite == 0 ? "null" : formatted("{}", known); };
-  const auto bin_text = [](const auto& bin) {
-    return formatted("[{},{},{}]", bin.first, bin.second.negative, bin.second.positive);
-  };
-  return formatted(",[{},{},{},{},{},{},{},{}]", value(found.min), value(found.max), value(found.mean()),
-                   value(found.deviation()), found.zeros, found.nan, found.infinities(),
-                   array(found.histogram, bin_text, ""));
+void json_stats(Json& json, const TensorStats& found) {
+  json.open('[');
+  for (const double value : {found.min, found.max, found.mean(), found.deviation()})
+    json.value(found.finite == 0 ? std::nullopt : std::optional(value));
+  json.value(found.zeros).value(found.nan).value(found.infinities());
+  json.array(found.histogram, [&](const auto& bin) {
+    json.open('[').value(bin.first).value(bin.second.negative).value(bin.second.positive).close(']');
+  });
+  json.close(']');
 }
 
 // The whole page. stats: nullptr, or one element per tensor.
@@ -81,17 +58,28 @@ std::string page_text(const std::string& path, const Input& input, const std::ve
       "<meta name=\"referrer\" content=\"no-referrer\">\n<title>safetensors</title>\n<style>{}</style>\n</head>\n"
       "<body>\n{}<script id=\"data\" type=\"application/json\">\n",
       kPageStyleHash, kPageScriptHash, kPageStyle, kPageHtml);
-  page += formatted("{{\"schema\":\"safetensors.page/1\",\"path\":{},\"stats\":{},\n\"files\":{},\n",
-                    json_quoted(printable(shown_path(path))), stats != nullptr, files_text(input));
-  page += formatted("\"metadata\":{},\n", metadata_text(input));
+  // `<` could begin `</script>` or `<!--`.
+  const auto append = [&](std::string_view text) {
+    for (const char c : text) c == '<' ? page += "\\u003c" : page += c;
+  };
+  Json json(append, "page");
+  json.field("path", printable(shown_path(path))).field("stats", stats != nullptr);
   std::size_t index = 0;
-  page += "\"tensors\":" + array(tensors, [&](const Listed& listed) {
-            const auto& [info, file] = listed;
-            return formatted("[{},\"{}\",\"{}\",{},{},{},{}{}]", json_quoted(printable(info->name)),
-                             to_string(info->dtype), shape_text(info->shape), info->nbytes(), parameters(*info), file,
-                             info->file_offset, stats != nullptr ? stats_text((*stats)[index++]) : std::string());
-          });
-  return page + formatted("}}\n</script>\n<script>{}</script>\n</body>\n</html>\n", kPageScript);
+  json.line().objects("files", input.files(), [&](const File& file) {
+    json.field("name", printable(input.file_name(index++))).field("bytes", file.header().file_bytes());
+    json.field("header", file.header().data_start());
+  });
+  json_pairs(json, input);
+  index = 0;
+  json.line().key("tensors").array(tensors, [&](const Listed& listed) {
+    const TensorInfo& info = *listed.info;
+    json.line().open('[').value(printable(info.name)).value(to_string(info.dtype)).value(shape_text(info.shape));
+    json.value(info.nbytes()).value(parameters(info)).value(listed.file).value(info.file_offset);
+    if (stats != nullptr) json_stats(json, (*stats)[index++]);
+    json.close(']');
+  });
+  json.finish();
+  return page + formatted("</script>\n<script>{}</script>\n</body>\n</html>\n", kPageScript);
 }
 
 constexpr auto kPageTable =

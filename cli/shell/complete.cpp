@@ -1,8 +1,8 @@
 // The hidden verb __complete, which the completion scripts run. Its arguments are the words of the command line up to
 // the cursor. The last argument is the part of a word that is typed already. The first line of the output is one of:
 //
-//   path, folder, model  nothing: the shell completes files
-//   words                one candidate per line, often followed by a tab and a text
+//   path, model  nothing: the shell completes files
+//   words        one candidate per line, often followed by a tab and a text
 //
 // It opens no file: names of strangers have no place in a shell.
 #include "command.h"
@@ -52,12 +52,8 @@ Candidates option_names(const Command& command) {
 
 // Returns the option that takes the next word, or nullptr. word: "--sort", "-s".
 const Option* option_with_value(const Command& command, std::string_view word) {
-  for (const Option& option : command.options) {
-    const bool named = word.starts_with("--") ? word.substr(2) == option_name(option)
-                                              : word.size() == 2 && word[1] == option_letter(option);
-    if (named && option.value != nullptr) return &option;
-  }
-  return nullptr;
+  const Option* const found = find_option(command, word);
+  return found == nullptr || found->value == nullptr ? nullptr : found;
 }
 
 Wanted argument_of(const Command& command, std::size_t index) {
@@ -128,7 +124,7 @@ Wanted wanted_of(std::span<const std::string> given) {
 Exit run_complete(std::span<const std::string> given, Console& console) {
   if (given.empty()) return Exit::usage;
   const Wanted wanted = wanted_of(given);
-  constexpr std::string_view kKinds[] = {"words", "path", "folder", "model"};  // by Values
+  constexpr std::string_view kKinds[] = {"words", "path", "model"};  // by Values
   console.out(formatted("{}\n", kKinds[static_cast<std::size_t>(wanted.values)]));
   for (const std::string& candidate : wanted.words) {
     if (candidate.starts_with(typed_value(given.back()))) console.out(candidate + "\n");

@@ -11,22 +11,21 @@ namespace {
 // no word of the user. Readline quotes the names of files.
 constexpr std::string_view kBash = R"bash(# bash completion for safetensors, made by: safetensors completions bash
 _safetensors() {
-  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() some=() models='' action=-f file
+  local word=${COMP_WORDS[COMP_CWORD]} prefix='' kind='' found=() some=() models='' file
   mapfile -t found < <(command safetensors __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   kind=${found[0]} found=("${found[@]:1}")
   if [[ $word == --*=* ]]; then prefix=${word%%=*}= word=${word#*=}; fi
   case $kind in
     words) found=("${found[@]%%$'\t'*}") ;;
-    path | folder | model)
+    path | model)
       # For a model: folders and model files, or all files if there is no model file.
-      if [[ $kind == folder ]]; then action=-d; fi
       # Without the quotes of the user: readline adds quotes to candidates again.
       case $word in
         \'* | \"*) word=${word:1} ;;
         *) word=${word//\\/} ;;
       esac
       compopt -o filenames 2>/dev/null
-      mapfile -t found < <(compgen "$action" -- "$word")
+      mapfile -t found < <(compgen -f -- "$word")
       for file in "${found[@]}"; do
         if [[ $file == *.safetensors || $file == *.safetensors.*json ]]; then models=1 some+=("$file"); fi
         if [[ -d ${file/#\~\//$HOME/} ]]; then some+=("$file"); fi
@@ -50,7 +49,6 @@ _safetensors() {
   if [[ $PREFIX == --*=* ]]; then compset -P '--*='; fi
   case $kind in
     path) _files ;;
-    folder) _files -/ ;;
     model) _files -g '*.safetensors(|.*json)(-.)' ;;
     words)
       texts=("${(@)found/$'\t'/  -- }")
@@ -78,8 +76,6 @@ function __safetensors_complete
     switch "$found[1]"
         case path
             set found '' (__fish_complete_path "$typed")
-        case folder
-            set found '' (__fish_complete_directories "$typed" '')
         case model
             __fish_complete_suffix .safetensors
     end
@@ -90,10 +86,6 @@ end
 
 complete -c safetensors -f -k -a '(__safetensors_complete)'
 )fish";
-
-constexpr Option kCompletionsTable[] = {
-    kJsonOption,
-};
 
 Exit run_completions(const Arguments& given, Console& console) {
   if (given.positionals.size() != 1) throw UsageError("for which SHELL: bash, zsh or fish?");
@@ -125,7 +117,7 @@ cmake --install installs it where shells look for it. Without that, use one of t
   bash  source <(safetensors completions bash)    in ~/.bashrc
   zsh   source <(safetensors completions zsh)     in ~/.zshrc, after compinit
   fish  safetensors completions fish | source     in config.fish)",
-    .options = kCompletionsTable,
+    .options = {&kJsonOption, 1},
     .words = "bash|zsh|fish",
     .arguments = Values::any,
     .examples = R"(source <(safetensors completions bash)

@@ -24,32 +24,6 @@
 namespace safetensors::cli {
 namespace {
 
-class ShownTasks {
- public:
-  using Work = std::function<Status(std::size_t index, const Done& done)>;
-  ShownTasks(std::uint64_t total, Console& console, const Work& work)
-      : work_(work), show_([this, total, &console] {
-          console.progress(bytes_, total);
-          return Interrupt::caught();
-        }) {}
-
-  Status run_all(std::size_t count) {
-    const auto run = [&](std::size_t index) { return work_(index, done_); };
-    if (Status status = os::run_parallel(count, os::usable_processors(), run, &cancellation_); !status) return status;
-    return show_() ? Status(Interrupt::error()) : Status();  // also the last progress, which removes the line
-  }
-
- private:
-  const Work& work_;
-  std::atomic<std::uint64_t> bytes_ = 0;
-  const Callback<bool()> show_;
-  base::Cancellation cancellation_{show_};
-  const Done done_ = [this](std::uint64_t bytes) {
-    bytes_ += bytes;
-    return !cancellation_.requested();
-  };
-};
-
 // dtype: F32, or a float that is exact in F32.
 void floats_to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> numbers) noexcept {
   float block[512];
@@ -103,7 +77,19 @@ Status read_chunk(const Tensor& tensor, const Chunk& chunk, std::vector<std::byt
 
 Status run_tasks(std::size_t count, std::uint64_t total, Console& console,
                  const std::function<Status(std::size_t index, const Done& done)>& work) {
-  return ShownTasks(total, console, work).run_all(count);
+  std::atomic<std::uint64_t> bytes = 0;
+  const Callback<bool()> show = [&] {
+    console.progress(bytes, total);
+    return Interrupt::caught();
+  };
+  base::Cancellation cancellation(show);
+  const Done done = [&](std::uint64_t more) {
+    bytes += more;
+    return !cancellation.requested();
+  };
+  const auto run = [&](std::size_t index) { return work(index, done); };
+  if (Status status = os::run_parallel(count, os::usable_processors(), run, &cancellation); !status) return status;
+  return show() ? Status(Interrupt::error()) : Status();  // also the last progress, which removes the line
 }
 
 Status for_each_chunk(std::span<const Chunk> chunks, Console& console,

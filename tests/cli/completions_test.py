@@ -116,9 +116,6 @@ class Completions(unittest.TestCase):
         self.check(["help", "d"], {"diff", "drop"})
         self.assertFalse(self.offers(["completions", ""]) & (MODELS | OTHERS))
 
-    def test_folders(self) -> None:
-        self.check(["index", ""], FOLDERS)
-
     def test_all_files_of_an_option_that_takes_a_path(self) -> None:
         self.check(["diff", "model.safetensors", "--map", ""], MODELS | FOLDERS | OTHERS)
         self.check(["cat", "model.safetensors", "x", "-o", "REA"], {"README.md"})

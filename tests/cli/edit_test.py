@@ -106,7 +106,7 @@ class OutputTest(FolderTest):
         self.fail_with(2, "which OUT?", "merge", "model", "new.safetensors")
 
     def test_an_empty_path(self):
-        self.fail_with(2, "IN number 2 is an empty path", "merge", "in.safetensors", "", "-o", "out")
+        self.fail_with(2, "IN is an empty path", "merge", "in.safetensors", "", "-o", "out")
         self.fail_with(2, "IN is an empty path", "split", "", "out")
         self.fail_with(2, "OUT is an empty path", "split", "in.safetensors", "")
 

@@ -132,7 +132,10 @@ class ExpressionsTest(FolderTest):
     def test_a_wrong_expression_and_a_wrong_order(self):
         self.put("in", [("a", "U8", [1], b"1")])
         self.fail_with(2, "s/(/x/: missing ): (, at byte 3\n", "rename", "in", "out", "s/(/x/")
-        self.fail_with(2, "out: expected s/RE/TEXT/\n", "rename", "in", "s/(/x/", "out")
+        for expression in ("s/(/x/", "s/[/x/", "s|a|b|g"):
+            self.fail_with(2, f"{expression} stands in the place of OUT", "rename", "in", expression, "out")
+        for path in ("s/model/", "s/models/a/out", "y/a/b/"):
+            self.fail_with(2, "out: expected s/RE/TEXT/\n", "rename", "in", path, "out")
 
     def test_memory_of_hostile_expressions(self):
         self.put("in", [("a" * 1024, "U8", [1], b"1")])

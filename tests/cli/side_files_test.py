@@ -141,7 +141,7 @@ class SideFilesTest(FolderTest):
         self.addCleanup(os.chmod, self.path("m"), 0o755)
         index = "m/model.safetensors.index.json"
         options = {"preexec_fn": lambda: os.setuid(65534)} if os.geteuid() == 0 else {}
-        self.fail_with(3, "m: cannot list: permission denied", "split", index, "out/new", **options)
+        self.fail_with(3, "m: cannot open: permission denied", "split", index, "out/new", **options)
         self.assertFalse(os.path.exists(self.path("out/new")))
         self.assertEqual(self.run_command("split", index, "out/new", "--weights-only", **options).returncode, 0)
         self.assertTrue(os.path.exists(self.path("out/new/model.safetensors")))

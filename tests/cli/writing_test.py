@@ -214,7 +214,7 @@ class KilledTest(WritingTest):
             with open(self.path("out"), "w") as file:
                 file.write("other")
             code = process.wait(timeout=120)
-            self.assertEqual(code, 0 if force else 1)
+            self.assertEqual(code, 0 if force else 3)
             self.assertEqual(os.stat(self.path("out")).st_size, (256 << 20) if force else 5)
             self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"])
             os.remove(self.path("out"))

@@ -43,7 +43,7 @@ const detail = (t) => {
     box.append(make("p", words.join(", "), "note"));
   }
   if (t.name !== "") {
-    const line = make("p", undefined, "note screen");
+    const line = make("p", undefined, "note");
     const link = make("a", "Link to this tensor");
     link.href = linkOf(t);
     line.append(link);
