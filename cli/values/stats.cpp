@@ -18,7 +18,7 @@ namespace safetensors::cli {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kBlock = 2048;  // numbers, which stay in the L1 cache
+constexpr std::size_t kStatsBlock = 2048;  // numbers, which stay in the L1 cache
 
 // The exact sum, by Knuth's algorithm. T: double, or several.
 template <class T>
@@ -261,8 +261,8 @@ Result<Summary> summary_of(const Tensor& tensor, const Chunk& chunk, Exponents* 
   blocks.clear();
   const bool by_codes = bits(tensor.dtype()) <= 8;
   if (by_codes) add_codes(blocks, tensor.dtype(), bytes, exponents);
-  for (std::size_t at = 0; !by_codes && at < chunk.count; at += kBlock / components) {
-    numbers.resize(std::min(kBlock, (chunk.count - at) * components));
+  for (std::size_t at = 0; !by_codes && at < chunk.count; at += kStatsBlock / components) {
+    numbers.resize(std::min(kStatsBlock, (chunk.count - at) * components));
     to_double(tensor.dtype(), std::span(bytes).subspan(at * bits(tensor.dtype()) / 8), numbers);
     blocks.push_back(kAvx2 ? summarize_avx2(numbers, exponents) : summarize<Two>(numbers, exponents));
   }
