@@ -5,9 +5,10 @@ side_files_test.py SAFETENSORS [unittest's arguments]
 """
 import json
 import os
+import shutil
 import unittest
 
-from command import FolderTest
+from command import PROGRAM, FolderTest
 
 COPIED = ["config.json", "link.json", "tokenizer.json"]
 
@@ -140,7 +141,9 @@ class SideFilesTest(FolderTest):
             os.chmod(self.path(name), mode)
         self.addCleanup(os.chmod, self.path("m"), 0o755)
         index = "m/model.safetensors.index.json"
-        options = {"preexec_fn": lambda: os.setuid(65534)} if os.geteuid() == 0 else {}
+        # This user must be able to start the program, whose folder may be in /root.
+        other = {"preexec_fn": lambda: os.setuid(65534), "executable": shutil.copy(PROGRAM, self.path("program"))}
+        options = other if os.geteuid() == 0 else {}
         self.fail_with(3, "m: cannot open: permission denied", "split", index, "out/new", **options)
         self.assertFalse(os.path.exists(self.path("out/new")))
         self.assertEqual(self.run_command("split", index, "out/new", "--weights-only", **options).returncode, 0)
