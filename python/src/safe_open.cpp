@@ -301,15 +301,15 @@ void define_prefetching(nb::class_<SafeOpen>& type) {
 void define_file(nb::module_& module) {
   nb::class_<SafeOpen> type(
       module, "safe_open",
+      "safe_open(filename, framework, device='cpu', *, backend='mmap', accept=())\n--\n\n"
       "An open file. Each tensor is loaded on request.\n\n"
       "filename: str, bytes or os.PathLike. framework: \"pt\", \"np\", \"tf\", \"jax\", \"mlx\" or\n"
       "\"paddle\". device: where tensors go (torch and paddle). backend: \"mmap\" (tensors are views\n"
       "of a map of the file, and a page is read on first access), \"pread\" (tensors own their memory,\n"
-      "read through the page cache) or \"auto\" (the same, but bytes that are not in the page cache\n"
-      "are read directly from the device). On network and user-space (FUSE) file systems, \"mmap\" is\n"
-      "the same as \"pread\". The environment variable SAFETENSORS_BACKEND replaces \"mmap\" by another\n"
-      "backend. If the variable is \"mmap\", files are mapped on every file system. accept: faults of the\n"
-      "file that are no errors, \"unknown_dtypes\" and \"unused_bytes\", or one of them.\n\n"
+      "read through the page cache) or \"auto\" (bytes that are not in the page cache are read directly\n"
+      "from the device). On network and FUSE file systems, \"mmap\" is \"pread\". The environment variable\n"
+      "SAFETENSORS_BACKEND replaces \"mmap\"; if it is \"mmap\", all file systems are mapped. accept: faults\n"
+      "of the file that are no errors, \"unknown_dtypes\" and \"unused_bytes\", or one of them.\n\n"
       "Also a context manager. Tensors and slices stay valid after the file is closed or removed.\n"
       "Any number of threads may use it at once.");
   type.def(

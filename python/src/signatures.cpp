@@ -3,7 +3,8 @@
 // ("name($self, plan=None)\n--\n\n..."). The C function that a descriptor calls receives only `self` and the arguments,
 // so every method has a C function of its own: one instance of a template per slot of a table. Some versions of
 // `inspect` (3.10, 3.13) cannot read such an `__init__`. So a constructor becomes a function of Python, which
-// subclasses call. nanobind itself does not need it to make an object.
+// subclasses call. nanobind itself does not need it to make an object. `inspect` of 3.11.0 to 3.11.3 stops at
+// `__new__`, and then reads the docstring of the class. So that begins with the signature, too.
 #include <nanobind/eval.h>
 
 #include <algorithm>

@@ -82,9 +82,9 @@ const TensorSpec& to_spec(nb::handle object, const char* argument) {
 
 void define_tensor_spec(nb::module_& module) {
   nb::class_<TensorSpec>(module, "TensorSpec",
+                         "TensorSpec(*, dtype, shape, data_ptr, data_len)\n--\n\n"
                          "A tensor to save: its dtype, its shape and the address of its bytes.\n\n"
-                         "The memory at `data_ptr`, C order and little-endian, must stay alive and unchanged until\n"
-                         "the function that saves it has returned.")
+                         "The memory at `data_ptr` (C order, little-endian) must not change until the save returns.")
       .def(
           "__init__",
           [](nb::pointer_and_handle<TensorSpec> self, nb::object dtype, nb::object shape, nb::object data_ptr,
