@@ -76,8 +76,7 @@ class SideFilesTest(FolderTest):
             text.replace("\n  ", " "),
         )
         self.assertEqual(self.names("new"), COPIED)
-        document = json.loads(self.output("split", "m", "json", "--json"))
-        self.assertEqual(document["refused_files"], refused)
+        self.assertEqual(json.loads(self.output("split", "m", "json", "--json"))["refused_files"], refused)
 
     def test_old_files_are_replaced_only_with_force_and_links_never(self):
         self.output("split", "m", "new")
@@ -98,8 +97,7 @@ class SideFilesTest(FolderTest):
 
     def test_the_folder_itself_is_no_source(self):
         before = {name: self.read(f"m/{name}") for name in COPIED}
-        text = self.output("split", "m", "m/", "--force")
-        self.assertNotIn("copied", text)
+        self.assertNotIn("copied", self.output("split", "m", "m/", "--force"))
         self.assertEqual({name: self.read(f"m/{name}") for name in COPIED}, before)
 
     def test_a_file_has_side_files_only_beside_a_configuration(self):
@@ -134,8 +132,7 @@ class SideFilesTest(FolderTest):
         self.assertEqual(self.read("new/config.json"), b"{}")
 
     def test_a_folder_that_cannot_be_listed_is_an_error(self):
-        with open(self.path("m/model.safetensors.index.json"), "w") as file:
-            json.dump({"metadata": {}, "weight_map": {"a": "model.safetensors"}}, file)
+        self.write("m/model.safetensors.index.json", json.dumps({"weight_map": {"a": "model.safetensors"}}))
         os.mkdir(self.path("out"))
         for name, mode in ((".", 0o755), ("out", 0o777), ("m", 0o111)):  # its files can be opened by name
             os.chmod(self.path(name), mode)
