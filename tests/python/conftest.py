@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import math
 import os
 import re
 import struct
@@ -51,6 +53,20 @@ def file_bytes(header: str | bytes, data: bytes = b"") -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
+def sparse(path: Path, *shapes: tuple[int, ...]) -> Path:
+    """Writes a file of zeros, which takes no space: tensors t0, t1, ... of U8."""
+    header, end = {}, 0
+    for i, shape in enumerate(shapes):
+        begin, end = end, end + math.prod(shape)
+        header[f"t{i}"] = {"dtype": "U8", "shape": shape, "data_offsets": [begin, end]}
+    path.write_bytes(file_bytes(json.dumps(header)))
+    try:
+        os.truncate(path, path.stat().st_size + end)
+    except OSError as error:
+        pytest.skip(f"no sparse file of {end} bytes here: {error}")
+    return path
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Any:
     """make(header, data) writes a file and returns its path."""
@@ -88,6 +104,15 @@ REQUIRED = [f for f in os.environ.get("SAFETENSORS_TEST_FRAMEWORKS", "").split("
 def installed(name: str) -> bool:
     """Returns whether tests of this framework run: it is installed, or SAFETENSORS_TEST_FRAMEWORKS names it."""
     return name in REQUIRED or importlib.util.find_spec(name.partition(".")[0]) is not None
+
+
+FRAMEWORKS = pytest.mark.parametrize("kind", ["np", pytest.param("pt", marks=pytest.mark.skipif(not installed("torch"), reason="torch is not here"))])
+BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+
+
+def raises(kind: type[BaseException], text: str) -> Any:
+    """Expects an exception with exactly this text."""
+    return pytest.raises(kind, match="^" + re.escape(text) + "$")
 
 
 def framework(name: str) -> Any:

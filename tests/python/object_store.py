@@ -17,9 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slow_files import operations, started, why_not
-
-__all__ = ["mounted", "why_not"]
+from slow_files import operations, started
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
-"""What ranks do with StorageReader and torch.distributed.checkpoint. Each function is a case: see ranks.py."""
+"""What ranks do with StorageReader and torch.distributed.checkpoint, and with load_sharded where both do the same. Each function
+is a case: see ranks.py."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from safetensors import SafetensorError
-from safetensors.distributed import StorageReader
+from safetensors.distributed import StorageReader, load_sharded
 from safetensors.torch import save_file
 
 
@@ -100,10 +101,18 @@ def check_equal(state: dict[str, Any], expected: dict[str, Any]) -> None:
         assert one.dtype == other.dtype and torch.equal(one, other), f"{name}: {one} is not {other}"
 
 
-def check_load(path: Path, expected: dict[str, Any], **options: Any) -> None:
-    state = zeroed(expected)
+def by_reader(state: dict[str, Any], path: Path, **options: Any) -> None:
     dcp.load(state, storage_reader=StorageReader(path, **options))
-    check_equal(state, expected)
+
+
+WAYS = (by_reader, load_sharded)
+
+
+def check_load(path: Path, expected: dict[str, Any], **options: Any) -> None:
+    for way in WAYS:
+        state = zeroed(expected)
+        way(state, path, **options)
+        check_equal(state, expected)
 
 
 def failures(call: Any) -> dict[int, BaseException]:
@@ -123,6 +132,7 @@ def loads_one_file(folder: Path) -> None:
     for mesh in meshes():
         for seed in range(3):
             expected = cut(whole(), mesh, seed)
+            expected["scalar"] = whole()["scalar"]  # a plain tensor beside DTensors
             check_load(folder, expected)
             check_load(folder / "model.safetensors", expected, threads=2, memory_limit="1MiB", cache="fill")
     check_load(folder, whole())  # plain tensors: each rank loads them whole
@@ -198,34 +208,33 @@ def check_model(model: Any, full: dict[str, Any]) -> None:
 def loads_a_model_of_fsdp(folder: Path) -> None:
     model, full = fsdp(meshes()[0])
     save_plain(folder, full)
-    dcp.load(cleared(model).state_dict(), storage_reader=StorageReader(folder))
-    check_model(model, full)
+    for way in WAYS:
+        way(cleared(model).state_dict(), folder)
+        check_model(model, full)
 
 
 # --- bytes ---
+
+
+def counted(field: str, file: str = "io") -> int:
+    """A number that the system tells of this process."""
+    return next(int(line.split()[1]) for line in Path(f"/proc/self/{file}").read_text().splitlines() if line.startswith(field + ":"))
 
 
 def reads_only_its_own_bytes(folder: Path) -> None:
     rows = 4096
     full = {"w": torch.arange(rows * 2048, dtype=torch.float32).reshape(rows, 2048)}  # 32 MiB
     save_plain(folder, full)
-    mesh = meshes()[0]
-    expected = {"w": distribute_tensor(full["w"], mesh, [Shard(0)], src_data_rank=None)}
-    check_load(folder, expected)  # the first load imports modules
-    state = zeroed(expected)
-    before = bytes_read()
-    dcp.load(state, storage_reader=StorageReader(folder, cache="fill"))
-    read = bytes_read() - before
-    needed = expected["w"].to_local().nbytes
-    assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
-    check_equal(state, expected)
-
-
-def bytes_read() -> int:
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("rchar:"):
-            return int(line.split()[1])
-    raise AssertionError("/proc/self/io has no rchar")
+    expected = {"w": distribute_tensor(full["w"], meshes()[0], [Shard(0)], src_data_rank=None)}
+    needed = local(expected["w"]).nbytes
+    for way in WAYS:
+        check_load(folder, expected)  # the first load imports modules
+        state = zeroed(expected)
+        before = counted("rchar")
+        way(state, folder, cache="fill")
+        read = counted("rchar") - before
+        assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
+        check_equal(state, expected)
 
 
 # --- the planner ---

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from ranks_dcp import Local, check_equal, cut, failures, fsdp, last, local, meshes, whole, zeroed
+from ranks_dcp import Local, check_equal, counted, cut, failures, fsdp, last, local, meshes, whole, zeroed
 from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -23,7 +23,7 @@ import safetensors
 import safetensors.numpy
 import safetensors.torch
 from safetensors import SafetensorError
-from safetensors.distributed import RankError, StorageReader, StorageWriter
+from safetensors.distributed import RankError, StorageReader, StorageWriter, save_sharded
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -61,18 +61,26 @@ def save(state: dict[str, Any], folder: Path, planner: Any = None, **options: An
     dcp.save(state, storage_writer=StorageWriter(folder, **{"durability": "none", **options}), planner=planner)
 
 
+def by_save_sharded(target: Any, folder: Path, **options: Any) -> None:
+    save_sharded(target, folder, **{"durability": "none", **options})
+
+
+WAYS = (save, by_save_sharded)
+
+
 # --- values ---
 
 
 def writes_what_save_writes(folder: Path) -> None:
     options = {"metadata": {"format": "pt"}, "index_metadata": {"step": 3}}
-    for number, (mesh, size) in enumerate(itertools.product(meshes(), ("5GB", "0.4KB"))):
+    for number, (way, mesh, size) in enumerate(itertools.product(WAYS, meshes(), ("5GB", "0.4KB"))):
         state = cut(whole(), mesh, number)
         state["ids"], state["half"] = whole()["ids"], whole()["half"]  # plain tensors beside DTensors
-        save(state, folder / str(number), max_shard_size=size, **options)
+        way(state, folder / str(number), max_shard_size=size, **options)
         check_files(folder / str(number), whole(), max_shard_size=size, **options)
-    save(whole(), folder / "plain")
-    check_files(folder / "plain", whole())
+    for way in WAYS:
+        way(whole(), folder / way.__name__)
+        check_files(folder / way.__name__, whole())
 
 
 def saves_and_loads_in_a_part_of_the_ranks(folder: Path) -> None:
@@ -163,17 +171,6 @@ def saves_while_the_program_goes_on(folder: Path) -> None:
 # --- bytes ---
 
 
-def bytes_written() -> int:
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("wchar:"):
-            return int(line.split()[1])
-    raise AssertionError("/proc/self/io has no wchar")
-
-
-def status(field: str) -> int:
-    return next(int(line.split()[1]) * 1024 for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field + ":"))
-
-
 def writes_only_its_own_bytes(folder: Path) -> None:
     count = dist.get_world_size()
     part = torch.arange(4096 * 2048 // count, dtype=torch.float32).reshape(-1, 2048) + dist.get_rank() * (4096 * 2048 // count)
@@ -184,9 +181,9 @@ def writes_only_its_own_bytes(folder: Path) -> None:
     save({"rows": rows[:8]}, folder / "first")  # the first save imports modules
     for name, tensor in (("rows", rows), ("columns", columns)):
         Path("/proc/self/clear_refs").write_text("5")
-        before, held = bytes_written(), status("VmRSS")
+        before, held = counted("wchar"), 1024 * counted("VmRSS", "status")
         save({"w": tensor}, folder / name, memory_limit="1MiB")
-        written, peak = bytes_written() - before, status("VmHWM") - held
+        written, peak = counted("wchar") - before, 1024 * counted("VmHWM", "status") - held
         assert part.nbytes <= written <= 1.01 * part.nbytes + 65536, f"{written} bytes were written, {part.nbytes} are its own"
         assert count > 2 or peak <= 8 << 20, f"{peak} bytes of memory were used, its own part is {part.nbytes}"
         assert torch.equal(safetensors.load(folder / name, framework="pt")["w"].flatten(), torch.arange(4096.0 * 2048))
@@ -203,9 +200,9 @@ def memory_does_not_depend_on_the_number_of_files(folder: Path) -> None:
     state = {name: DTensor.from_local(part, mesh, [Shard(0)], run_check=False) for name, part in parts.items()}
     save({"w": state["w0"]}, folder / "first", durability="file")
     Path("/proc/self/clear_refs").write_text("5")
-    held = status("VmRSS")
+    held = 1024 * counted("VmRSS", "status")
     save(state, folder / "made", durability="file", max_shard_size=1)
-    peak = status("VmHWM") - held
+    peak = 1024 * counted("VmHWM", "status") - held
     assert peak <= 48 << 20, f"{peak} bytes of memory for 24 files"
     assert safetensors.load(folder / "made", framework="pt")["w23"].unique().tolist() == [23]
 

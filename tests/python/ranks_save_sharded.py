@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from ranks_dcp import check_model, cleared, cut, fsdp, last, local, meshes, whole
-from ranks_save import check_files, contents, on_rank_0, untouched
+from ranks_save import by_save_sharded as save, check_files, untouched
 from ranks_sharded import as_torch_cuts, raised
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -22,27 +22,10 @@ import safetensors
 import safetensors.numpy
 import safetensors.torch
 from safetensors import SafetensorError
-from safetensors.distributed import RankError, load_sharded, save_sharded
-
-
-def save(target: Any, folder: Path, **options: Any) -> None:
-    save_sharded(target, folder, **{"durability": "none", **options})
+from safetensors.distributed import RankError, load_sharded
 
 
 # --- values ---
-
-
-def writes_what_save_writes(folder: Path) -> None:
-    for number, mesh in enumerate(meshes()):
-        state = cut(whole(), mesh, number)
-        state["ids"] = whole()["ids"]  # a plain tensor beside DTensors
-        for size in ("5GB", 300):
-            options = {"max_shard_size": size, "metadata": {"format": "pt"}, "index_metadata": {"step": 3}}
-            save(state, folder / f"{number}-{size}", **options)
-            check_files(folder / f"{number}-{size}", whole(), **options)
-    save(whole(), folder / "plain")
-    check_files(folder / "plain", whole())
-    on_rank_0(lambda: None if contents(folder / "plain") == {"model.safetensors": safetensors.torch.save(whole())} else 1 / 0)
 
 
 def saves_random_placements(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ranks_dcp import bytes_read, check_equal, check_model, cut, fsdp, last, local, meshes, save_plain, save_shards, whole, zeroed
+from ranks_dcp import check_equal, check_model, cut, fsdp, last, meshes, save_plain, save_shards, whole, zeroed
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -27,18 +27,6 @@ def raised(call: Any) -> BaseException:
     except BaseException as error:
         return error
     raise AssertionError("nothing failed")
-
-
-def fills_a_dict(folder: Path) -> None:
-    save_plain(folder, whole())
-    for mesh in meshes():
-        for seed in range(3):
-            expected = cut(whole(), mesh, seed)
-            expected["scalar"] = whole()["scalar"]  # a plain tensor beside DTensors
-            state = zeroed(expected)
-            result = load_sharded(state, folder)
-            assert result.missing_keys == [] and result.unexpected_keys == []
-            check_equal(state, expected)
 
 
 def fills_a_model_of_fsdp(folder: Path) -> None:
@@ -136,17 +124,6 @@ def loads_in_a_part_of_the_ranks(folder: Path) -> None:
     if dist.get_world_size() > 1 and dist.get_rank() != last():
         error = raised(lambda: load_sharded(state, folder, process_group=group))
         assert str(error) == "this rank is not in the process group"
-
-
-def reads_only_its_own_bytes(folder: Path) -> None:
-    full = {"w": torch.arange(4096 * 2048, dtype=torch.float32).reshape(4096, 2048)}  # 32 MiB
-    save_plain(folder, full)
-    state = {"w": distribute_tensor(torch.zeros(4096, 2048), meshes()[0], [Shard(0)], src_data_rank=None)}
-    load_sharded(state, folder)
-    before = bytes_read()
-    load_sharded(state, folder, cache="fill")
-    read, needed = bytes_read() - before, local(state["w"]).nbytes
-    assert needed <= read <= 1.05 * needed + 65536, f"{read} bytes were read, {needed} are needed"
 
 
 # --- failures ---

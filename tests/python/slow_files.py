@@ -22,7 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Mounted", "mounted", "operations", "started", "why_not"]
+import pytest
+
+__all__ = ["Mounted", "folders", "mounted", "operations", "started"]
 
 THREADS = 64  # of the server: more than any program here has requests in flight
 
@@ -42,6 +44,16 @@ def why_not() -> str | None:
     except OSError as error:
         return f"libfuse is not installed: {error}"
     return None
+
+
+def folders(parent: Path, *names: str) -> list[Path]:
+    """Makes folders to serve and to mount at. Skips the test where nothing can be mounted."""
+    if reason := why_not():
+        pytest.skip(f"no FUSE file system can be mounted: {reason}")
+    made = [parent / name for name in names]
+    for path in made:
+        path.mkdir(exist_ok=True)
+    return made
 
 
 class Mounted:

@@ -45,6 +45,42 @@ def takers_of_paths() -> Iterator[Any]:
         yield pytest.param("filename", lambda given: stt.save_file({"w": torch.zeros(2)}, given), id="torch.save_file")
 
 
+def other_takers() -> Iterator[Any]:
+    yield pytest.param("path", lambda given: save(W, given), id="save")
+    yield pytest.param("path", lambda given: Writer(given, W), id="Writer")
+    yield pytest.param("folder", lambda given: CheckpointWriter(given, W), id="CheckpointWriter")
+    if installed("torch"):
+        import torch
+
+        import safetensors.distributed as std
+        import safetensors.torch as stt
+
+        model = torch.nn.Identity()
+        yield pytest.param("path", lambda given: stt.load_into(model, given), id="load_into")
+        yield pytest.param("filename", lambda given: stt.save_model(model, given), id="save_model")
+        yield pytest.param("path", lambda given: std.load_sharded({}, given), id="load_sharded")
+        yield pytest.param("path", lambda given: std.save_sharded({}, given), id="save_sharded")
+        yield pytest.param("path", std.StorageReader, id="StorageReader")
+        yield pytest.param("path", std.StorageWriter, id="StorageWriter")
+        yield pytest.param("checkpoint_id", std.StorageReader(".").reset, id="StorageReader.reset")
+        yield pytest.param("checkpoint_id", std.StorageWriter(".").reset, id="StorageWriter.reset")
+
+
+@pytest.mark.parametrize(("argument", "taker"), [*takers_of_paths(), *other_takers()])
+def test_a_number_is_no_path(argument: str, taker: Callable[[Any], Any]) -> None:
+    """`open` takes an int for a descriptor, and closes it."""
+    reader, writer = os.pipe()
+    os.write(writer, b"untouched")
+    os.close(writer)
+    before = {number: os.fstat(number) for number in (0, 1, reader)}
+    for value in (False, True, reader):
+        with pytest.raises(TypeError, match=f"^argument '{argument}': expected .*, not {type(value).__name__}$"):
+            taker(value)
+    assert all(os.path.samestat(os.fstat(number), status) for number, status in before.items())
+    assert os.read(reader, 100) == b"untouched"
+    os.close(reader)
+
+
 @pytest.mark.parametrize(("argument", "taker"), list(takers_of_paths()))
 def test_bytes_of_a_file_are_no_path(file: Path, argument: str, taker: Callable[[Any], Any]) -> None:
     data = file.read_bytes()
@@ -90,6 +126,11 @@ def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.Monke
         assert str(load(file, framework="pt", dtype=name)["w"].dtype) == f"torch.{kept}"
 
 
+def storage_writers() -> list[Any]:
+    """StorageWriter, where torch is: its constructor refuses what the save would refuse later, when all ranks wait."""
+    return [framework("safetensors.distributed").StorageWriter] if installed("torch") else []
+
+
 @pytest.mark.parametrize(
     ("metadata", "text"),
     [
@@ -105,6 +146,7 @@ def test_the_message_of_a_save_names_the_metadata(tmp_path: Path, metadata: Any,
         lambda given: Writer(tmp_path / "w.safetensors", W, given),
         lambda given: CheckpointWriter(tmp_path / "w", W, metadata=given),
         lambda given: CheckpointLayout(W, metadata=given),
+        *(lambda given: writer(tmp_path / "w", metadata=given) for writer in storage_writers()),
     ]
     for taker in takers:
         with pytest.raises(TypeError) as raised:
@@ -128,6 +170,7 @@ def test_sizes_of_shards_that_cannot_be(tmp_path: Path, size: Any, kind: type[Ex
         lambda: CheckpointLayout(W, max_shard_size=size),
         lambda: CheckpointWriter(tmp_path / "m", W, max_shard_size=size),
         lambda: save(W, tmp_path / "m", max_shard_size=size),
+        *(lambda: writer(tmp_path / "m", max_shard_size=size) for writer in storage_writers()),
     ]
     for call in calls:
         with pytest.raises(kind, match=f"^{re.escape(text)}$"):
@@ -181,40 +224,17 @@ def test_other_tildes_are_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load("~/w.safetensors")
 
 
-def test_load_into_names_tied_weights(tmp_path: Path) -> None:
-    torch = framework("torch")
-    stt = pytest.importorskip("safetensors.torch")
-
-    def tied() -> Any:
-        model = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2, bias=False) for name in "ab"})
-        model["b"].weight = model["a"].weight
-        return model
-
-    saved = tied()
-    stt.save_model(saved, tmp_path / "m.safetensors")
-    model = tied()
-    with pytest.raises(RuntimeError) as raised:
-        stt.load_into(model, tmp_path / "m.safetensors")
-    hint = '\t"b.weight" is tied to "a.weight", which the checkpoint has: give strict=False, or use load_model'
-    assert str(raised.value).splitlines()[-1] == hint
-    assert model["b"].weight is model["a"].weight
-    stt.load_into(model, tmp_path / "m.safetensors", strict=False)
-    assert torch.equal(model["b"].weight, saved["b"].weight)
-    with pytest.raises(RuntimeError) as other:
-        stt.load_into(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")
-    assert not re.search("tied", str(other.value))
-
-
-@pytest.mark.parametrize("kind", ["buffer", "buffers of one storage", "parameters of one storage", "parameter and buffer"])
+@pytest.mark.parametrize("kind", ["parameter", "buffer", "buffers of one storage", "parameters of one storage", "parameter and buffer"])
 def test_load_into_names_all_that_save_model_drops(tmp_path: Path, kind: str) -> None:
-    torch = framework("torch")
-    stt = pytest.importorskip("safetensors.torch")
-    first = torch.arange(4.0)
-    second = first if kind == "buffer" else first.view(4)
+    torch, stt = framework("torch"), framework("safetensors.torch")
+    first = torch.nn.Parameter(torch.arange(4.0)) if kind == "parameter" else torch.arange(4.0)
+    second = first if kind in ("buffer", "parameter") else first.view(4)
     model = torch.nn.Module()
     for name, tensor in (("a", first), ("b", second)):
         if kind.startswith("parameters") or (kind == "parameter and buffer" and name == "a"):
             model.register_parameter(name, torch.nn.Parameter(tensor))
+        elif kind == "parameter":
+            model.register_parameter(name, tensor)
         else:
             model.register_buffer(name, tensor)
     model.register_buffer("whole", torch.zeros(4))
@@ -230,8 +250,7 @@ def test_load_into_names_all_that_save_model_drops(tmp_path: Path, kind: str) ->
 
 
 def test_load_into_calls_a_part_of_a_tensor_not_tied(tmp_path: Path) -> None:
-    torch = framework("torch")
-    stt = pytest.importorskip("safetensors.torch")
+    torch, stt = framework("torch"), framework("safetensors.torch")
     model = torch.nn.Module()
     model.register_buffer("whole", torch.zeros(4))
     for name, part in (("part", model.whole[:2]), ("view", model.whole.view(2, 2)), ("bits", model.whole.view(torch.int32))):

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import framework, installed
+from conftest import BACKENDS, framework, installed
 
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
@@ -75,7 +75,7 @@ def bits(array: np.ndarray[Any, Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+@BACKENDS
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) -> None:
     arrays = {"a": array_of(dtype), "scalar": array_of(dtype, ()), "empty": array_of(dtype, (0, 3))}
@@ -98,7 +98,7 @@ def test_round_trip(module: Module, dtype: str, backend: str, tmp_path: Path) ->
     assert bits(module.to_numpy(from_bytes["a"])) == bits(module.to_numpy(loaded["a"]))
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+@BACKENDS
 def test_slices(module: Module, backend: str, tmp_path: Path) -> None:
     array = array_of("float32", (10, 5))
     safetensors.numpy.save_file({"a": array}, tmp_path / "t")

@@ -46,13 +46,9 @@ def local(tmp_path: Path) -> Path:
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[slow_files.Mounted]:
     """A mounted FUSE file system with the file "t"."""
-    reason = slow_files.why_not()
-    if reason:
-        pytest.skip(f"no FUSE file system can be mounted: {reason}")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "mounted").mkdir()
-    stn.save_file(tensors(), tmp_path / "source" / "t")
-    with slow_files.mounted(tmp_path / "source", tmp_path / "mounted") as files:
+    source, mounted = slow_files.folders(tmp_path, "source", "mounted")
+    stn.save_file(tensors(), source / "t")
+    with slow_files.mounted(source, mounted) as files:
         yield files
 
 
@@ -137,16 +133,13 @@ def test_small_slices_share_requests(slow: slow_files.Mounted) -> None:
 
 
 def test_without_page_cache_no_byte_is_requested_twice(tmp_path: Path) -> None:
-    reason = slow_files.why_not()
-    if reason:
-        pytest.skip(f"no FUSE file system can be mounted: {reason}")
-    (tmp_path / "mounted").mkdir()
-    stn.save_file(tensors(), tmp_path / "t")
-    with slow_files.mounted(tmp_path, tmp_path / "mounted", cached=False) as files:
+    source, mounted = slow_files.folders(tmp_path, "source", "mounted")
+    stn.save_file(tensors(), source / "t")
+    with slow_files.mounted(source, mounted, cached=False) as files:
         loaded = stn.load_file(files.path / "t")
         counts = files.counts()
     assert all(np.array_equal(loaded[name], array) for name, array in tensors().items())
-    assert counts["bytes"] < (tmp_path / "t").stat().st_size + 100_000
+    assert counts["bytes"] < (source / "t").stat().st_size + 100_000
 
 
 CALLS = {  # `f` is the open file

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safetensors._ranks import boxes as _boxes
 from safetensors._ranks.boxes import Box, check_cover
 
 
@@ -63,19 +62,6 @@ def test_bounds_the_search_for_two_boxes_to_name(compared: list[int]) -> None:
     boxes, shape = rows_and_columns(20)
     boxes[-1] = Box((0, 18, 1), (20, 1, 1))
     assert check_cover(boxes, shape) == "the chunks at [0, 18, 1] and [0, 18, 1] overlap"
-
-
-def test_draws_two_values_per_box_and_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = [0]
-
-    def draw(bound: int) -> int:
-        drawn[0] += 1
-        return random.randrange(bound)
-
-    monkeypatch.setattr(_boxes.secrets, "randbelow", draw)
-    boxes, shape = stairs(1000)
-    assert check_cover(boxes, shape) is None
-    assert drawn[0] <= 2 * len(boxes) * len(shape)
 
 
 def test_agrees_with_a_count_of_cells() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import installed
+from conftest import framework
 
 hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, assume, given, settings  # noqa: E402
 from hypothesis import strategies as draw  # noqa: E402
 from hypothesis.extra import numpy as arrays  # noqa: E402
+
+from sharded import same  # noqa: E402
 
 import safetensors.numpy as stn  # noqa: E402
 from safetensors import SafetensorError, safe_open  # noqa: E402
@@ -24,13 +24,8 @@ MANY = settings(max_examples=300, deadline=None, suppress_health_check=list(Heal
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-def same(a: Any, b: Any) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("folder")
 
 
 @draw.composite
@@ -84,10 +79,7 @@ def test_slices_are_numpy_s(folder: Path, drawn: tuple[Any, Any], backend: str) 
 @MANY
 @given(array_and_index(torch=True), draw.sampled_from(["mmap", "pread", "auto"]))
 def test_slices_are_torch_s(folder: Path, drawn: tuple[Any, Any], backend: str) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
-    import torch
-
+    torch = framework("torch")
     array, index = drawn
     stn.save_file({"a": array}, folder / "t", durability="none")
     tensor = torch.from_numpy(array.copy())

@@ -195,12 +195,3 @@ def test_files_of_two_packages_in_one_folder_are_an_error(site: Path, tmp_path: 
         )
         assert run(tmp_path, code)[0] == expected
         (copy / name).unlink()
-
-
-def test_install_is_first_although_another_package_comes_first_on_the_path(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "safetensors.py").write_text("raise RuntimeError('the wrong file')")
-    path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    code = "import safetensors, safetensors.numpy; print(safetensors.__name__, safetensors.numpy.__name__)"
-    expected = "safetensors_cpp safetensors_cpp.numpy\n"
-    assert run(site, f"{path}import safetensors_cpp; safetensors_cpp.install(); {code}")[0] == expected
-    assert run(site, path + code, "1")[0] == expected

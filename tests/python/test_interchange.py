@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import installed
+from conftest import framework
 from generated_headers import generate
 
 import safetensors.numpy as st
@@ -76,12 +76,7 @@ def test_numpy_both_ways(reference: str, metadata: dict[str, str] | None, tmp_pa
 
 
 def test_torch_both_ways(reference: str, tmp_path: Path) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
-    import torch
-
-    import safetensors.torch as stt
-
+    torch, stt = framework("torch"), framework("safetensors.torch")
     ask(reference, TENSORS + "import safetensors.torch as st; st.save_file(tensors(), sys.argv[1])", str(tmp_path / "theirs"))
     names: dict[str, Any] = {}
     exec(TENSORS, names)

@@ -1,12 +1,16 @@
-"""Ctrl-C ends opening, however large the header is, and the GIL is free meanwhile."""
+"""Ctrl-C ends opening, however large the header is, and long calls. The GIL is free meanwhile."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
-from conftest import file_bytes, run
+from conftest import file_bytes, run, sparse
+
+from safetensors.numpy import load_file, save_file
 
 pytestmark = pytest.mark.slow
 
@@ -137,3 +141,55 @@ def test_signals_end_the_making_of_results(large: Path, given: str, call: str) -
     if said == "objects are not counted\n":
         pytest.skip("this interpreter does not count its objects")
     assert said == "during the call\n"
+
+
+LONG = """
+import os, signal, sys
+import numpy as np
+from safetensors import Checkpoint, TensorSpec, Writer, serialize_file
+source, path, size = sys.argv[1], sys.argv[2], 1 << 30
+checkpoint, block = Checkpoint(source), np.memmap(source, np.uint8, "r")[-size:]
+checkpoint["t0"]  # imports what is needed
+spec = TensorSpec(dtype="uint8", shape=[size], data_ptr=block.ctypes.data, data_len=size)
+writer = Writer(path, {"t1": ("U8", (size,))}, durability="none")
+def moved():
+    counts = dict(line.split(": ") for line in open("/proc/self/io"))
+    return int(counts["rchar"]) + int(counts["wchar"])
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+before = moved()
+signal.setitimer(signal.ITIMER_REAL, 0.02)
+try:
+    CALL
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print("it was too fast")
+except KeyboardInterrupt:
+    print("during the call" if moved() - before < size else "after the call")
+writer.close()
+assert checkpoint["t0"].tolist() == [0]
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'checkpoint["t1"]',
+        'checkpoint.load(["t1"])',
+        'checkpoint.load(["t1"], threads=1, memory_limit=4096)',
+        'list(checkpoint.stream(["t1"], threads=1))',
+        'writer.write("t1", block)',
+        'writer.copy("t1", checkpoint)',
+        'serialize_file({"t1": spec}, path, durability="none")',
+        'serialize_file({"t1": spec}, path, durability="full")',
+    ],
+)
+def test_signals_end_a_long_call(tmp_path: Path, call: str) -> None:
+    if not os.access("/proc/self/io", os.R_OK):
+        pytest.skip("this system does not count the bytes that a process reads and writes")
+    (tmp_path / "new").mkdir()
+    path = tmp_path / "new" / "t"
+    save_file({"old": np.arange(3)}, path)
+    said = run(LONG.replace("CALL", call), sparse(tmp_path / "source", (1,), (1 << 30,)), path)
+    if "copy" in call and said == "it was too fast\n":
+        pytest.skip("this file system copies 1 GiB before a signal can come")
+    assert said == "during the call\n"
+    assert os.listdir(path.parent) == ["t"] and load_file(path)["old"].tolist() == [0, 1, 2]

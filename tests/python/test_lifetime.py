@@ -6,19 +6,19 @@ import gc
 import os
 import signal
 import sys
+import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import installed, run
+from conftest import BACKENDS, FRAMEWORKS, framework, run
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, SafetensorError, _native, safe_open
 
 pytestmark = pytest.mark.slow
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 
 
 @pytest.fixture
@@ -28,91 +28,128 @@ def path(tmp_path: Path) -> Path:
     return target
 
 
-EVERYTHING = """
-import gc, os, sys, threading
+LEAKS = """
+import gc, os, sys, weakref
 import numpy as np
 import safetensors, safetensors.numpy as stn
-from safetensors import safe_open, SafetensorError, TensorSpec, _native
+from safetensors import Checkpoint, SafetensorError, TensorSpec, Writer, _native, safe_open
 _native._set_leak_warnings(True)
-path = sys.argv[1]
+path, kind = sys.argv[1:]
 kept = []
+def fail(*_): raise ZeroDivisionError
+def attempt(*calls):
+    global last
+    for call in calls:
+        try: call()
+        except Exception as error: last = error
 for backend in ("mmap", "pread", "auto"):
     for _ in range(3):
-        with safe_open(path, "np", backend=backend) as f:
+        with safe_open(path, kind, backend=backend) as f:
             f.keys(); f.offset_keys(); f.metadata(); len(f); list(f)
-            kept += [f.get_tensor("large"), f.get_slice("small"), f.get_slice("large")[2:], f.get_tensors()]
-            for wrong in (lambda: f.get_tensor("zz"), lambda: f.get_tensor(3), lambda: f.get_slice("small")[9],
-                          lambda: f.get_slice("small")[None], lambda: safe_open("/nope", "np"), lambda: safe_open(path, "xx"),
-                          lambda: TensorSpec(dtype="x", shape=[1], data_ptr=0, data_len=0), lambda: TensorSpec(1)):
-                try: wrong()
-                except Exception as error: last = error
-        stn.load_file(path, backend=backend)
-    kept.append(safetensors.load(path))
-    with safetensors.Checkpoint(path) as checkpoint:
+            kept += [f.get_tensor("large"), f.get_slice("small"), f.get_slice("large")[2:], f.get_tensors(), f.get_tensor_meta("small")]
+            p = f.prefetch()
+            kept += [p, p.take("small"), iter(p), next(iter(p)), next(iter(f.prefetch({"large": slice(1, 2)})))]
+            attempt(lambda: f.get_tensor("zz"), lambda: f.get_tensor(3), lambda: f.get_slice("small")[9], lambda: f.get_slice("small")[None],
+                    lambda: f.prefetch({"small": 3}), lambda: f.prefetch([]), lambda: p.take("zz"), lambda: f.prefetch(threads=-1),
+                    lambda: f.prefetch({"small": slice(9)}), lambda: f.prefetch(device="nope"), lambda: f.get_tensor_meta("zz"))
+            with f.prefetch() as p: p.take("small")
+            attempt(lambda: p.take("small"))
+            if kind == "pt":
+                p = f.prefetch()
+                taken = p.take("large")
+                taken.loader, taken.stream = p, iter(p)
+                watched = weakref.ref(taken)
+                del p, taken
+                assert watched() is None
+                kept.append(f.get_slice("small")[[0, 1]])
+    kept.append(stn.load_file(path, backend=backend))
+attempt(lambda: safe_open("/nope", kind), lambda: safe_open(path, "xx"), lambda: TensorSpec(1), lambda: Checkpoint("/nope"), lambda: Checkpoint([3]),
+        lambda: TensorSpec(dtype="x", shape=[1], data_ptr=0, data_len=0))
+for _ in range(3):
+    checkpoint = Checkpoint(path, kind)
+    kept += [checkpoint, checkpoint["large"], checkpoint.get_slice("large"), checkpoint.load(dtype="F32")]
+    with checkpoint.stream() as items: kept.append(next(items))
+    kept += [items, checkpoint.stream(), checkpoint.load(out={"small": np.zeros(4, np.int64)}, progress=lambda *_: None)]
+    attempt(lambda: checkpoint["zz"], lambda: checkpoint.load(progress=fail), lambda: checkpoint.load(threads=-1), lambda: checkpoint[3],
+            lambda: checkpoint.load(slices={"small": 99}), lambda: checkpoint.stream(out={"small": np.zeros(3)}))
+    with Writer(path + ".new", {"a": ("F32", (2,)), "b": checkpoint["small"]}) as writer:
+        writer.write("a", np.zeros(2, np.float32))
+        writer.copy("b", checkpoint, "small")
+    kept += [writer, Writer(path + ".never", {})]
+    with Checkpoint(path, kind) as cut:
         os.truncate(path, os.path.getsize(path) - 8)
-        try: checkpoint.load()
-        except SafetensorError as error: assert "became shorter" in str(error)
+        attempt(cut.load)
+        assert "became shorter" in str(last)
         with open(path, "ab") as opened: opened.write(bytes(8))
     data = stn.save({"a": np.arange(3)}, {"k": "v"})
     kept += [stn.load(data), stn.load(bytearray(data), copy=False), safetensors.deserialize(data)]
-    stn.save_file({"a": np.arange(3)}, path + ".again", durability="none")
-    with open(path, "rb") as opened: kept.append(safetensors._safe_open_handle(opened, "np"))
-if "torch" in sys.argv:
-    import torch, safetensors.torch as stt
-    for backend in ("mmap", "pread", "auto"):
-        with safe_open(path, "pt", backend=backend) as f:
-            kept += [f.get_tensor("large"), f.get_slice("small")[1:], f.get_slice("small")[[0, 1]], f.get_tensors()]
-            try: f.get_slice("small")[9]
-            except (IndexError, SafetensorError): pass
-        kept.append(stt.load_file(path, backend=backend))
-    kept.append(safetensors.load(path, framework="pt"))
-    kept += [stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
-    class Remote(torch.Tensor):  # plays a tensor on a device
-        is_cpu = False
-        def to(self, device): return self.as_subclass(torch.Tensor).clone()
-    stt.save_file({"a": torch.ones(2).as_subclass(Remote)}, path + ".again", durability="none")
-ORDER
+    stn.save_file({"a": np.arange(3)}, path + ".new", durability="none")
+    with open(path, "rb") as opened: kept.append(safetensors._safe_open_handle(opened, kind))
+    if kind == "pt":
+        import torch, safetensors.torch as stt
+        class Remote(torch.Tensor):  # plays a tensor on a device
+            is_cpu = False
+            def to(self, device): return self.as_subclass(torch.Tensor).clone()
+        kept += [stt.load_file(path), stt.load(stt.save({"a": torch.ones(2)})), stt.load(stt.save({"a": torch.ones(2)}), copy=False)]
+        stt.save_file({"a": torch.ones(2).as_subclass(Remote)}, path + ".new", durability="none")
+f = p = items = writer = checkpoint = cut = None
 """
 
 
-@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", "del kept"])
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_nothing_leaks(path: Path, order: str, framework: str) -> None:
-    if not installed(framework):
-        pytest.skip(f"{framework} is not here")
-    code = EVERYTHING.replace("ORDER", order)
-    run(code, path, framework)  # nanobind would tell of leaks on stderr
+@pytest.mark.parametrize("order", ["kept.clear()", "kept.reverse(); kept.clear(); gc.collect()", ""])
+@FRAMEWORKS
+def test_nothing_leaks(path: Path, order: str, kind: str) -> None:
+    run(LEAKS + order, path, kind)  # nanobind would tell of leaks on stderr
+    assert sorted(os.listdir(path.parent)) == ["t", "t.new"]
 
 
-def test_memory_that_is_given_up_is_given_back(path: Path) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident() -> int:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("this system does not tell what a process holds")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+
+def test_memory_files_and_threads_are_given_back(path: Path) -> None:
     def maps() -> int:
         return Path("/proc/self/maps").read_text().count(str(path))
 
-    if not Path("/proc/self/statm").exists():
-        pytest.skip("this system does not tell what a process holds")
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    resident()  # skips
+    held_before = held()
     for backend in ("mmap", "pread", "auto"):
         for i in range(40):
             with safe_open(path, "np", backend=backend) as f:
                 f.get_tensor("large")[:] = 1
                 stn.load_file(path, backend=backend)["large"][:] = 1
+                p = f.prefetch()
+            if i % 4 == 0:
+                p.take("large")[0] = 2
+            if i % 4 == 1:
+                dict(p)
+            if i % 4 == 2:
+                with p:
+                    p.take("small")
+            del p
             if i == 4:
                 before = resident()
         gc.collect()
         assert maps() == 0
-        assert resident() - before < 10 << 20  # 80 loads of 2 MiB
+        assert resident() - before < 24 << 20  # 105 loads of 2 MiB
+    # A thread that was joined may still be listed for a moment.
+    limit = time.monotonic() + 10
+    while held() != held_before and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert held() == held_before
 
 
-@pytest.mark.parametrize("framework", ["np", "pt"])
-def test_a_buffer_is_held_as_long_as_views_of_it_and_no_longer(framework: str) -> None:
-    if framework == "pt" and not installed("torch"):
-        pytest.skip("torch is not here")
+@FRAMEWORKS
+def test_a_buffer_is_held_as_long_as_views_of_it_and_no_longer(kind: str) -> None:
     # A bytearray that is exported cannot be resized.
     buffer = bytearray(stn.save({"a": np.arange(4.0), "b": np.arange(6)}))
     before = sys.getrefcount(buffer)
-    loaded = _native._load(buffer, framework, copy=False)
+    loaded = _native._load(buffer, kind, copy=False)
     part = loaded["b"][2:]
     loaded["a"][0] = 7.0
     del loaded
@@ -125,17 +162,16 @@ def test_a_buffer_is_held_as_long_as_views_of_it_and_no_longer(framework: str) -
     buffer.append(0)
     assert sys.getrefcount(buffer) == before
     with pytest.raises(SafetensorError):
-        _native._load(buffer, framework, copy=False)  # one byte too many
+        _native._load(buffer, kind, copy=False)  # one byte too many
     buffer.pop()
-    copied = _native._load(buffer, framework)
+    copied = _native._load(buffer, kind)
     buffer.clear()
     assert copied["a"].tolist() == [7.0, 1.0, 2.0, 3.0]
 
 
 @BACKENDS
 def test_a_weakref_to_a_tensor_dies_with_it(path: Path, backend: str) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
+    framework("torch")
     with safe_open(path, "pt", backend=backend) as f:
         tensor, part = f.get_tensor("large"), f.get_slice("large")[3:6]
         everything = f.get_tensors()
@@ -175,7 +211,7 @@ class Rows:
         self.file: Any = self.open() if early else None
 
     def open(self) -> Any:
-        return safe_open(self.path, "pt", backend=self.backend)
+        return Checkpoint(self.path, "pt") if self.backend == "checkpoint" else safe_open(self.path, "pt", backend=self.backend)
 
     def __len__(self) -> int:
         return 64
@@ -185,27 +221,24 @@ class Rows:
         return self.file.get_slice("rows")[index]
 
 
-@BACKENDS
-@pytest.mark.parametrize(("method", "early"), [("fork", True), ("fork", False), ("spawn", False)])
-def test_a_data_loader(tmp_path: Path, backend: str, method: str, early: bool) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
-    import torch
+# A Checkpoint may be pickled.
+WORKERS = [(method, early, backend) for backend in ("mmap", "pread", "auto") for method, early in (("fork", True), ("fork", False), ("spawn", False))]
+WORKERS += [(method, True, "checkpoint") for method in ("fork", "spawn", "forkserver")]
 
+
+@pytest.mark.parametrize(("method", "early", "backend"), WORKERS)
+def test_a_data_loader(tmp_path: Path, backend: str, method: str, early: bool) -> None:
+    torch = framework("torch")
     stn.save_file({"rows": np.arange(640.0).reshape(64, 10)}, tmp_path / "rows")
     data = Rows(str(tmp_path / "rows"), backend, early)
     loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, multiprocessing_context=method)
+    assert not early or data[3].tolist() == list(range(30, 40))  # the parent has used it, too
     assert torch.equal(torch.cat(list(loader)), torch.arange(640.0, dtype=torch.float64).reshape(64, 10))
 
 
 @BACKENDS
 def test_a_default_device_of_torch_does_not_touch_what_is_loaded(tmp_path: Path, backend: str) -> None:
-    if not installed("torch"):
-        pytest.skip("torch is not here")
-    import torch
-
-    import safetensors.torch as stt
-
+    torch, stt = framework("torch"), framework("safetensors.torch")
     kinds = [torch.bool, torch.uint16, torch.float8_e4m3fn, torch.float32]
     saved = {str(kind): torch.ones(2, 2).to(kind) for kind in kinds}
     stt.save_file({**saved, "empty": torch.zeros(0, 3)}, tmp_path / "t")
@@ -218,27 +251,45 @@ def test_a_default_device_of_torch_does_not_touch_what_is_loaded(tmp_path: Path,
     assert all(torch.equal(loaded[n].to(torch.float32), t.to(torch.float32)) for n, t in saved.items())
 
 
-AT_EXIT = """
-import sys, threading
+HEAD = """
+import builtins, sys, threading
 import safetensors.numpy as stn
-from safetensors import safe_open
-path, backend = sys.argv[1:]
+from safetensors import load, safe_open, stream
+path = sys.argv[1]
+f = safe_open(path, "np")
+class Holder: pass
+"""
+THREADS = """
 rounds = threading.Semaphore(0)
 def work():
     while True:
-        with safe_open(path, "np", backend=backend) as f:
-            f.get_tensors(), f.get_tensor("large"), f.get_slice("large")[3:]
-        stn.save_file({}, path + backend, durability="none")
+        WORK
         rounds.release()
-for _ in range(2):
-    threading.Thread(target=work, daemon=True).start()
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
 for _ in range(6): assert rounds.acquire(timeout=200)
 """
+SAVES = """
+        for backend in ("mmap", "pread", "auto"):
+            with safe_open(path, "np", backend=backend) as g: g.get_tensors(), g.get_tensor("t1"), g.get_slice("t1")[3:]
+        stn.save_file({}, path + ".new", durability="none")
+"""
+AT_EXIT = {
+    "a stream that still reads": "items = stream(path, memory_limit=1 << 20); next(items)",
+    "a stream in a cycle": "holder = Holder(); holder.me = holder; holder.items = stream(path, memory_limit=1 << 20); next(holder.items)",
+    "a loader that still reads": "p = f.prefetch(); items = iter(p); next(items)",
+    "a loader in a cycle": "p = f.prefetch(); kept = [p]; kept.append(kept); del p",
+    "a loader of the builtins": "builtins.kept = f.prefetch(), iter(f.prefetch())",
+    "threads with files": THREADS.replace("WORK", SAVES),
+    "threads with loaders": THREADS.replace("WORK", "dict(f.prefetch())"),
+    "threads with callbacks": THREADS.replace("WORK", "load(path, progress=lambda done, total: sum(range(1000)))"),
+    "threads with streams": THREADS.replace("WORK", "for _ in stream(path, memory_limit=1 << 20): rounds.release()"),
+}
 
 
-@BACKENDS
-def test_daemon_threads_do_not_abort_the_end_of_the_program(path: Path, backend: str) -> None:
-    if sys.version_info >= (3, 14):  # 3.14: PyEval_RestoreThread does not return
+@pytest.mark.parametrize("what", AT_EXIT)
+def test_the_end_of_the_program(tmp_path: Path, what: str) -> None:
+    if sys.version_info >= (3, 14) and "threads" in what:  # 3.14: PyEval_RestoreThread does not return
         pytest.skip("threads that ask for the GIL of an interpreter that ends hang by themselves")
+    stn.save_file({f"t{i}": np.full(1 << 18, i, np.float32) for i in range(64)}, tmp_path / "t", durability="none")
     for _ in range(4):
-        run(AT_EXIT, path, backend)
+        run(HEAD + AT_EXIT[what], tmp_path / "t")

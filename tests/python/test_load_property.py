@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,8 @@ MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("folder")
 
 
 def filled(shape: tuple[int, ...], dtype: str) -> Any:
@@ -88,13 +85,14 @@ def request(choose: Any) -> Any:
     draw.sampled_from(["auto", "keep", "fill"]),
     draw.integers(0, 4),
     draw.sampled_from([0, 1, 100, 1 << 20]),
+    draw.sampled_from(["auto", "pread", "mmap"]),
 )
 def test_load_and_stream_give_what_numpy_does(
-    folder: Path, asked: dict[str, Any], files: int, cache: str, threads: int, memory_limit: int
+    folder: Path, asked: dict[str, Any], files: int, cache: str, threads: int, memory_limit: int, backend: str
 ) -> None:
     for old in folder.iterdir():
         old.unlink()
-    checkpoint = Checkpoint(sharded.save(folder, {n: a[0] for n, a in asked.items()}, files))
+    checkpoint = Checkpoint(sharded.save(folder, {n: a[0] for n, a in asked.items()}, files), backend=backend)
     out = {name: a[3] for name, a in asked.items() if a[3] is not None}
     options: dict[str, Any] = {
         "slices": {name: a[1] for name, a in asked.items() if a[1] is not None},
@@ -113,5 +111,5 @@ def test_load_and_stream_give_what_numpy_does(
             assert target is None or loaded[name] is target
             assert sharded.same(np.ascontiguousarray(loaded[name]).reshape(want.shape), want)
     if installed("torch"):
-        tensors = Checkpoint(folder, "pt").load(**{**options, "out": None})
+        tensors = Checkpoint(folder, "pt", backend=backend).load(**{**options, "out": None})
         assert all(sharded.same(tensors[name], a[4]) for name, a in asked.items())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import framework, run
+from conftest import framework, run, sparse
 
 import safetensors.numpy
 from safetensors import Checkpoint, load, safe_open, stream
@@ -26,16 +24,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="counts the lines of /proc/self/maps"),
 ]
-
-
-def write(path: Path, count: int, size: int) -> Path:
-    """A file of zeros that takes no space."""
-    names = {f"t{i:04}": {"dtype": "U8", "shape": [size], "data_offsets": [i * size, (i + 1) * size]} for i in range(count)}
-    header = json.dumps(names).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        file.truncate(8 + len(header) + count * size)
-    return path
 
 
 def maps() -> int:
@@ -77,7 +65,7 @@ def test_kept_tensors_share_maps(way: Callable[..., Any], how: dict[str, Any], t
     framework("torch" if how.get("framework") == "pt" else "numpy")
     # Memory that tensors own takes space, so there are fewer of them.
     owned = way is prefetched or how.get("backend") != "mmap"
-    path = write(tmp_path / "t", *((SOME, HUGE) if owned else (MANY, LARGE)))
+    path = sparse(tmp_path / "t", *([(HUGE,)] * SOME if owned else [(LARGE,)] * MANY))
     way(path, **how)  # the first call also makes what the process needs only once
     before = maps()
     kept = way(path, **how)

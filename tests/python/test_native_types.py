@@ -6,11 +6,10 @@ process of its own, because a failure ends the process.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import run
 
 pytestmark = pytest.mark.slow
 
@@ -133,19 +132,12 @@ refused(lambda: value.__init__(*args, **kwargs))
 """
 
 
-def run(program: str, folder: Path, *args: str) -> str:
-    command = [sys.executable, "-c", PRELUDE + program, str(folder), *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
-    return done.stdout
-
-
 def test_instance_without_value_is_refused(tmp_path: Path) -> None:
-    names = run(NAMES, tmp_path).split()
+    names = run(PRELUDE + NAMES, tmp_path).split()
     assert {"_Memory", "safe_open", "TensorSpec"} <= set(names)
     for name in names:
         try:
-            said = run(WITHOUT_VALUE, tmp_path, name)
+            said = run(PRELUDE + WITHOUT_VALUE, tmp_path, name)
         except AssertionError as problem:
             pytest.fail(f"{name}: {problem}")
         # Python can make instances of types with an `__init__`, even before it runs. Only the
@@ -154,9 +146,9 @@ def test_instance_without_value_is_refused(tmp_path: Path) -> None:
 
 
 def test_values_cannot_be_copied_or_replaced(tmp_path: Path) -> None:
-    for name in run(NAMES, tmp_path).split():
+    for name in run(PRELUDE + NAMES, tmp_path).split():
         try:
-            run(WITH_VALUE, tmp_path, name)
+            run(PRELUDE + WITH_VALUE, tmp_path, name)
         except AssertionError as problem:
             pytest.fail(f"{name}: {problem}")
 
@@ -187,4 +179,4 @@ assert sorted(os.listdir(sys.argv[1])) == before, os.listdir(sys.argv[1])
 
 
 def test_init_within_init_is_refused(tmp_path: Path) -> None:
-    run(INIT_WITHIN_INIT, tmp_path)
+    run(PRELUDE + INIT_WITHIN_INIT, tmp_path)

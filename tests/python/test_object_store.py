@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import object_store
 import pytest
+import slow_files
 from command_line import command
 
 import safetensors
@@ -21,13 +22,9 @@ NEW = {"w": np.arange(700_000, dtype=np.float32), "b": np.ones(3)}  # several wr
 
 @pytest.fixture(params=[True, False], ids=["truncates", "truncates not"])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    reason = object_store.why_not()
-    if reason:
-        pytest.skip(f"no FUSE file system can be mounted: {reason}")
-    (tmp_path / "objects").mkdir()
-    (tmp_path / "mounted").mkdir()
-    with object_store.mounted(tmp_path / "objects", tmp_path / "mounted", truncates=request.param):
-        yield tmp_path / "mounted"
+    objects, mounted = slow_files.folders(tmp_path, "objects", "mounted")
+    with object_store.mounted(objects, mounted, truncates=request.param):
+        yield mounted
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import run
+from conftest import BACKENDS, raises, run
 
 import safetensors
 from safetensors import SafetensorError, TensorSpec, _safe_open_handle, deserialize, safe_open, serialize, serialize_file
@@ -31,10 +30,6 @@ def path(tmp_path: Path) -> Path:
     target = tmp_path / "o.safetensors"
     serialize_file({"a": spec(DATA), "s": spec(scalar), "z": spec(zero)}, target, {"k": "v"})
     return target
-
-
-def raises(kind: type[BaseException], text: str) -> Any:
-    return pytest.raises(kind, match="^" + re.escape(text) + "$")
 
 
 def test_version_is_that_of_the_file_version() -> None:
@@ -193,7 +188,7 @@ def test_deserialize_takes_any_buffer_and_gives_fresh_bytes() -> None:
 # safe_open
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+@BACKENDS
 def test_a_file_is_looked_at_and_loaded(path: Path, backend: str) -> None:
     with safe_open(path, "np", backend=backend) as f:
         assert f.keys() == ["a", "s", "z"]

@@ -89,6 +89,11 @@ def test_missing_names_raise_one_error_everywhere(folder: Path, tmp_path: Path) 
         error = caught.value
         assert isinstance(error, SafetensorError) and isinstance(error, KeyError)
         assert error.name.startswith("zz") and error.code == "not_found" and "zz" in str(error) and str(error)[0] != "'"
+    for name in ("\ud800", "", "zz\0"):
+        for ask in (checkpoint.__getitem__, lambda n: checkpoint.load([n], dtype="F32"), lambda n: checkpoint.stream([n])):
+            with pytest.raises(MissingTensorError) as caught:
+                ask(name)
+            assert caught.value.name == name
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is MissingTensorError and (again.name, again.code, str(again)) == (error.name, error.code, str(error))
 
@@ -148,36 +153,8 @@ def test_words_without_a_meaning_are_refused(folder: Path) -> None:
 # Backends
 
 
-@pytest.mark.parametrize("kind", ["np", "pt"])
-@pytest.mark.parametrize("backend", ["auto", "pread", "mmap"])
-def test_backends_give_the_same_tensors(tmp_path: Path, kind: str, backend: Any) -> None:
-    if kind == "pt":
-        framework("torch")
-    want = {**sharded.tensors(), "large": np.arange(1 << 19, dtype=np.int32)}
-    folder = sharded.save(tmp_path, want)
-    got = load(folder, framework=kind, backend=backend, slices={"wte": slice(2, 4)}, dtype={"bias": "F32"})
-    want["wte"], want["bias"] = want["wte"][2:4], want["bias"].astype(np.float32)
-    assert list(got) == list(Checkpoint(folder)) and all(same(tensor, want[name]) for name, tensor in got.items())
-
-
 def maps_of(folder: Path) -> int:
     return Path("/proc/self/maps").read_text().count(str(folder))
-
-
-def test_mmap_gives_views_and_others_do_not(tmp_path: Path) -> None:
-    if not Path("/proc/self/maps").exists():
-        pytest.skip("this system does not tell what a process has mapped")
-    want = {"a": np.arange(1 << 19, dtype=np.int32), "b": np.arange(8, dtype=np.float32), "c": np.arange(4, dtype=np.int8)}
-    folder = sharded.save(tmp_path, want, count=1)
-    for backend in ("auto", "pread"):
-        held = load(folder, backend=backend)
-        assert maps_of(folder) == 0
-    held = load(folder, backend="mmap", dtype={"b": "F64"})
-    assert maps_of(folder) == 1 and same(held["b"], want["b"].astype(np.float64))
-    held["a"][0] = 7  # a page of the process, not of the file
-    assert load(folder)["a"][0] == 0
-    del held
-    assert maps_of(folder) == 0
 
 
 def test_mmap_gives_views_of_slices_whose_bytes_are_adjacent(tmp_path: Path) -> None:
@@ -196,11 +173,8 @@ def test_mmap_gives_views_of_slices_whose_bytes_are_adjacent(tmp_path: Path) -> 
     for index in (column, np.index_exp[::-1], np.index_exp[::2]):
         held = load(folder, backend="mmap", keys=["a"], slices={"a": index})
         assert maps_of(folder) == 0 and same(held["a"], want["a"][index])
-    held = load(folder, backend="mmap", keys=["a"], slices={"a": one}, dtype={"a": "I32"})
+    held = load(folder, backend="mmap", slices={"a": one}, dtype={"a": "I32", "b": "I64"})
     assert maps_of(folder) == 1 and same(held["a"], want["a"][one])
-
-
-def test_out_is_filled_with_every_backend(folder: Path) -> None:
-    for backend in ("auto", "pread", "mmap"):
-        out = np.zeros(3, np.float32)
-        assert load(folder, backend=backend, keys=["*.norm"], out={"model.norm": out})["model.norm"] is out and (out == 1).all()
+    for backend in ("auto", "pread"):
+        held = load(folder, backend=backend)
+        assert maps_of(folder) == 0

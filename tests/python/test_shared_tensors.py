@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import framework
+from conftest import BACKENDS, framework
 
 torch = framework("torch")
 
@@ -216,7 +216,7 @@ def test_shapes_that_differ(path: Path) -> None:
 # Arguments.
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
+@BACKENDS
 @pytest.mark.parametrize("device", ["cpu", None, torch.device("cpu")])
 def test_devices_and_backends(device: Any, backend: str, path: Path) -> None:
     model, other = Model(), Model()

@@ -60,8 +60,3 @@ def test_classes_have_what_the_stub_says(name: str) -> None:
     for method, node in stub.items():
         if method != "__exit__" and inspect.isroutine(vars(kind)[method]):
             assert at_run_time(vars(kind)[method]) == in_stub(node), method
-
-
-def test_everything_is_documented() -> None:
-    for name in set(FUNCTIONS) | set(CLASSES):
-        assert getattr(_native, name).__doc__, name

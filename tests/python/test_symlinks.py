@@ -31,16 +31,12 @@ def numpy_file(path: Path, **options: Any) -> None:
 
 
 def torch_file(path: Path, **options: Any) -> None:
-    torch = framework("torch")
-    import safetensors.torch as stt
-
+    torch, stt = framework("torch"), framework("safetensors.torch")
     stt.save_file({"a": torch.from_numpy(ARRAY)}, path, **options)
 
 
 def torch_streamed(path: Path, **options: Any) -> None:
-    torch = framework("torch")
-    import safetensors.torch as stt
-
+    torch, stt = framework("torch"), framework("safetensors.torch")
     stt.save_file({"a": elsewhere(torch.from_numpy(ARRAY))}, path, **options)
 
 

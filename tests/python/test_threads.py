@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import at_once, installed, run
+from conftest import BACKENDS, FRAMEWORKS, at_once, run
 
 import safetensors.numpy as stn
 from safetensors import Checkpoint, SafetensorError, Writer, load, safe_open, save, stream
 
 THREADS = 8
 ROUNDS = 6
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -51,15 +50,6 @@ def path(tmp_path_factory: pytest.TempPathFactory, arrays: Arrays) -> Path:
     written = tmp_path_factory.mktemp("threads") / "t.safetensors"
     stn.save_file(arrays, written, metadata={"who": "threads"}, durability="none")
     return written
-
-
-def kinds() -> Iterator[Any]:
-    """The frameworks whose arrays this package makes without a copy by the framework."""
-    for kind, name in (("np", "numpy"), ("pt", "torch")):
-        yield pytest.param(kind, marks=pytest.mark.skipif(not installed(name), reason=f"{name} is not here"))
-
-
-KINDS = pytest.mark.parametrize("kind", list(kinds()))
 
 
 def same(found: Any, expected: Any) -> None:
@@ -98,7 +88,7 @@ def read_everything(f: Any, arrays: Arrays, number: int) -> None:
     assert f.get_tensor_meta("large").shape == list(arrays["large"].shape)
 
 
-@KINDS
+@FRAMEWORKS
 @BACKENDS
 def test_one_handle_serves_many_threads(path: Path, arrays: Arrays, backend: str, kind: str) -> None:
     for _ in range(ROUNDS):  # a new handle each time: the first use makes the map
@@ -118,7 +108,7 @@ def test_one_slice_serves_many_threads(path: Path, arrays: Arrays) -> None:
     at_once(work)
 
 
-@KINDS
+@FRAMEWORKS
 def test_one_loader_gives_each_tensor_to_one_thread(path: Path, arrays: Arrays, kind: str) -> None:
     for _ in range(ROUNDS):
         with safe_open(path, kind) as f, f.prefetch() as loader:
@@ -200,7 +190,7 @@ def test_threads_write_to_one_writer(arrays: Arrays, tmp_path: Path) -> None:
         same_all(load(tmp_path / "w"), arrays)
 
 
-@KINDS
+@FRAMEWORKS
 @BACKENDS
 def test_one_thread_closes_what_others_read(path: Path, arrays: Arrays, backend: str, kind: str) -> None:
     """The others read right values, or are told that the file or the loader is closed."""

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import gc
-import re
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import framework
+from conftest import BACKENDS, framework, raises
 
 torch = framework("torch")
 
 import safetensors.torch as st  # noqa: E402
 from safetensors import SafetensorError, load, safe_open  # noqa: E402
 
-BACKENDS = pytest.mark.parametrize("backend", ["mmap", "pread", "auto"])
 DTYPES = sorted(st._TYPES.values(), key=str)
-
-
-def raises(kind: type[BaseException], text: str) -> Any:
-    return pytest.raises(kind, match="^" + re.escape(text) + "$")
 
 
 def tensor_of(dtype: Any, shape: tuple[int, ...] = (3, 4)) -> Any:
@@ -127,16 +120,6 @@ def test_load_file_opens_one_file_by_the_name_given(
         loaded = st.load_file(name, device, backend=backend)
         assert loaded.keys() == {"w"} and loaded["w"].tolist() == [0, 1, 2]
     assert opened == ["auto" if device != "cpu" and backend == "mmap" else backend] * 3
-
-
-def test_misaligned_tensors_are_copied_straight(make: Any) -> None:
-    path = make(
-        '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}}  ',
-        b"\1" + struct.pack("<2f", 1, 2),
-    )
-    for backend in ("mmap", "pread", "auto"):
-        b = st.load_file(path, backend=backend)["b"]
-        assert b.tolist() == [1, 2] and b.data_ptr() % 4 == 0
 
 
 # Slices: torch itself is the measure.

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from conftest import framework
 
+import safetensors.numpy as stn
 from safetensors import SafetensorError, Writer, deserialize, load, serialize
 
 NATIVE = sys.byteorder == "little"
@@ -202,6 +203,9 @@ def test_arrays_with_a_byte_for_less(tmp_path: Path, name: str, dtype: str) -> N
     ml_dtypes = framework("ml_dtypes")
     values = np.zeros(8, getattr(ml_dtypes, name))
     text = f" has dtype {name}, which takes a byte for each element, and the format packs {dtype}: "
+    for save in (stn.save, lambda tensors: stn.save_file(tensors, tmp_path / "t")):
+        with pytest.raises(SafetensorError, match=f"^Key `w`{text}pack it into uint8 and write it with `safetensors.Writer`.$"):
+            save({"w": values})
     for target in (dtype, "F32", "U8"):
         with pytest.raises(SafetensorError, match=f"^tensor `w`: the data{text}pack it into uint8$"):
             written(tmp_path, target, (8,), values)
@@ -212,6 +216,9 @@ def test_arrays_with_a_byte_for_less(tmp_path: Path, name: str, dtype: str) -> N
     else:
         with Writer(tmp_path / "t", {"w": values}, durability="none") as writer:
             writer.write("w", np.zeros(6, np.uint8))
+        text = rf"^out\['w'\] has dtype {name}, which takes a byte for each element: {dtype} is read into packed uint8$"
+        with pytest.raises(ValueError, match=text):
+            load(tmp_path / "t", out={"w": values})
     assert [p for p in tmp_path.iterdir() if p.name != "t"] == []
 
 

@@ -31,13 +31,9 @@ def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[slow_files.Mounted]:
     """A mounted FUSE file system with the folder "model"."""
-    reason = slow_files.why_not()
-    if reason:
-        pytest.skip(f"no FUSE file system can be mounted: {reason}")
-    for name in ("source", "mounted"):
-        (tmp_path / name).mkdir()
-    tiny_llama().save_pretrained(tmp_path / "source" / "model")
-    with slow_files.mounted(tmp_path / "source", tmp_path / "mounted") as files:
+    source, mounted = slow_files.folders(tmp_path, "source", "mounted")
+    tiny_llama().save_pretrained(source / "model")
+    with slow_files.mounted(source, mounted) as files:
         yield files
 
 
