@@ -97,24 +97,15 @@ std::optional<std::string> Arguments::value(std::string_view name) const {
   return list.empty() ? std::nullopt : std::optional(list.back());
 }
 
-std::optional<std::uint64_t> Arguments::parsed(std::string_view name, const char* kind, Parser* parse) const {
+std::optional<std::uint64_t> Arguments::number(std::string_view name, const char* kind, Parser* parse) const {
   const auto text = value(name);
   const auto number = text ? parse(*text) : std::nullopt;
   if (text && !number) throw UsageError(formatted("--{} is {}", name, kind));
   return number;
 }
 
-std::optional<std::uint64_t> Arguments::number(std::string_view name, const char* kind) const {
-  return parsed(name, kind, parse_number);
-}
-
-std::optional<std::uint64_t> Arguments::size(std::string_view name, const char* kind) const {
-  return parsed(name, kind, parse_size);
-}
-
-void Arguments::need_path(bool several) const {
-  if (positionals.empty() && several) throw UsageError("which PATH?");
-  if (positionals.size() != 1 && !several) throw UsageError("takes one PATH");
+void Arguments::need_path() const {
+  if (positionals.empty()) throw UsageError("which PATH?");
 }
 
 // argument: with its dashes. letter: the index of the unknown one, if it has one dash. "-json" suggests --json, too.

@@ -18,6 +18,9 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Parses a number: digits only.
+[[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
+
 // Options may stand before, between and after the positional arguments. After "--" every argument is positional, and so
 // is "-" followed by a digit, unless it is the value of an option. Values are not changed. The functions take the name
 // of an option without dashes. An option that the command lacks is never given.
@@ -33,21 +36,19 @@ class Arguments {
   [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
   // All values of an option that may be given several times.
   [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
-  // Returns the value as a number. Throws UsageError "--name is KIND" if the value is not a number.
-  [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name,
-                                                    const char* kind = "a number, such as 10") const;
-  // Returns the value as a size, such as 5GB. Throws UsageError "--name is KIND" if the value is not a size.
-  [[nodiscard]] std::optional<std::uint64_t> size(std::string_view name, const char* kind) const;
-  // Throws UsageError unless there is exactly one positional argument. With `several`, there may be more than one.
-  void need_path(bool several) const;
+  // Returns the value as a number. Throws UsageError "--name is KIND" if the value is not a number. parse: parse_size()
+  // for sizes such as 5GB.
+  using Parser = std::optional<std::uint64_t>(std::string_view text);
+  [[nodiscard]] std::optional<std::uint64_t> number(std::string_view name, const char* kind = "a number, such as 10",
+                                                    Parser* parse = &parse_number) const;
+  // Throws UsageError if there is no positional argument.
+  void need_path() const;
 
  private:
   struct Given {
     const Option* option;
     std::string value;  // empty for a flag
   };
-  using Parser = std::optional<std::uint64_t>(std::string_view text);
-  [[nodiscard]] std::optional<std::uint64_t> parsed(std::string_view name, const char* kind, Parser* parse) const;
   using Words = std::span<const std::string>;
   using Word = Words::iterator;
   void take(const Option& option, std::string_view value, bool has_value, Word& word, Words words);
@@ -60,8 +61,5 @@ class Arguments {
 
 // The text of an error: "WHAT is a, b or c, not TEXT (did you mean b?)". choices: "a|b|c". TEXT is escaped.
 [[nodiscard]] std::string not_a_choice(std::string_view what, std::string_view choices, std::string_view text);
-
-// Parses a number: digits only.
-[[nodiscard]] std::optional<std::uint64_t> parse_number(std::string_view text);
 
 }  // namespace safetensors::cli

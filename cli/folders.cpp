@@ -189,18 +189,12 @@ std::string choices(std::string_view what, const std::vector<std::string>& paths
   return formatted("{}, name one of them: {}", what, quoted(paths));
 }
 
-std::vector<std::string> below(const std::string& folder, const std::vector<std::string>& names) {
-  std::vector<std::string> paths;
-  paths.reserve(names.size());
-  for (const std::string& name : names) paths.push_back(path_in_folder(folder, name));
-  return paths;
-}
-
 // Returns an empty text if there is nothing to say.
 std::string without_models(const std::string& folder, const FolderNames& names) {
-  std::vector<std::string> cached = names.folders;
-  std::erase_if(cached, [](const std::string& name) { return !name.starts_with("models--"); });
-  if (!cached.empty()) return choices("a cache of models", below(folder, cached));
+  std::vector<std::string> cached;
+  for (const std::string& name : names.folders)
+    if (name.starts_with("models--")) cached.push_back(path_in_folder(folder, name));
+  if (!cached.empty()) return choices("a cache of models", cached);
   const std::vector<std::string> models = expand_folders({folder}, false);
   if (models.size() == 1 && models.front() == folder) return {};
   return choices("a folder of models in folders", models);

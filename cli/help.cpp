@@ -20,7 +20,6 @@ constexpr const Command* kCommands[] = {&kLs,   &kInfo,  &kCat,   &kStats,  &kPa
                                         &kCast, &kMerge, &kSplit, &kIndex,  &kCompletions};
 
 constexpr std::size_t kHelpColumns = 80;
-constexpr std::string_view kExit = "exit: ";
 
 // Appends `before` and text, in lines of 80 columns. All lines after the first are indented as far as the text in it. A
 // tab stands for a space at which no line ends.
@@ -47,16 +46,6 @@ std::string spelled(const Option& option) {
   std::string text = option_letter(option) != '\0' ? formatted("-{}, ", option_letter(option)) : "    ";
   text += formatted("--{}", option_name(option));
   return option.value == nullptr ? text : text + ' ' + option.value;
-}
-
-// Appends the exit codes. Each stays with its meaning in one line, if a line is long enough.
-void append_exits(std::string& help, const char* exits) {
-  const auto joined_words = [](std::string_view code) {
-    std::string text(code);
-    if (text.size() + kExit.size() < kHelpColumns) std::replace(text.begin() + 1, text.end(), ' ', '\t');
-    return text;
-  };
-  append_lines(help, std::string(kExit), joined_texts(split(exits, ';'), joined_words, ";"));
 }
 
 // Appends the forms of the command line. If there is one form, all options that it does not show itself follow it. If
@@ -142,7 +131,7 @@ std::string overview() {
   append_paragraphs(text, R"('safetensors COMMAND --help' explains a command, with examples. Every command takes --json.
 Data goes to standard output, messages go to standard error.)");
   text += '\n';
-  append_lines(text, std::string(kExit),
+  append_lines(text, "exit: ",
                "0 success; 1 a negative answer: an invalid file, a name that is not in it, or a difference; 2 usage; "
                "3 an error of the system: cannot open, read or write.\n"
                "With several files all are processed, and the highest code is returned.");
@@ -159,7 +148,7 @@ std::string help_text(const Command& command) {
   const std::vector<std::string_view> examples = split(command.examples, '\n');
   help += examples.size() == 1 ? "\nexample:\n" : "\nexamples:\n";
   for (const std::string_view example : examples) help += formatted("  {}\n", example);
-  append_exits(help += '\n', command.exits);
+  append_lines(help += '\n', "exit: ", command.exits);
   std::ranges::replace(help, '\t', ' ');  // see append_lines()
   return help;
 }

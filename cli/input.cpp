@@ -31,12 +31,6 @@ void notice_faults(const Header& header, const std::string& path, Console& conso
         formatted("{}: notice: accepted {}, which the format forbids", printable(path), to_string(tolerated)));
 }
 
-void notice_missing(const std::optional<MissingData>& missing, const std::string& path, Console& console) {
-  if (!missing) return;
-  console.message(formatted("{}: notice: {} of {} of the data are missing: only the header was checked",
-                            printable(path), grouped(missing->missing), counted(missing->total, "byte")));
-}
-
 // The length of the part that all paths have in common, up to and with the last separator.
 std::size_t common_folder(std::span<const File> files) {
   const std::string& first = files.front().path();
@@ -69,27 +63,21 @@ Input::Input(Checkpoint checkpoint, bool is_file)
 Result<Input> Input::open(const std::string& argument, Console& console, const ParseOptions& parse, PipeData data) {
   OpenOptions options{.access = Access::read, .parse = parse};
   options.parse.allow_leading_whitespace = true;
-  if (argument == kStandardInput) {
-    std::optional<MissingData> missing;
-    return of_part(open_standard_input(options, data, data == PipeData::part ? &missing : nullptr), missing, argument,
-                   console);
+  const bool part = data == PipeData::part;
+  if (argument != kStandardInput) {
+    Result<Input> input = open(std::span(&argument, 1), console, parse);
+    if (input || !part || !is_too_short(input.error()) || input.error().path != argument) return input;
   }
-  Result<Input> input = open(std::span(&argument, 1), console, parse);
-  if (input || !is_too_short(input.error()) || input.error().path != argument) return input;
-  if (data != PipeData::part) return input;
   std::optional<MissingData> missing;
-  return of_part(open_part(argument, options.parse, missing), missing, argument, console);
-}
-
-Result<Input> Input::of_part(const Result<File>& file, const std::optional<MissingData>& missing,
-                             const std::string& argument, Console& console) {
+  const Result<File> file = argument == kStandardInput ? open_standard_input(options, data, part ? &missing : nullptr)
+                                                       : open_part(argument, options.parse, missing);
   if (!file) return file.error();
   const std::string path = shown_path(argument);
   notice_faults(file->header(), path, console);
-  notice_missing(missing, path, console);
-  Input input(*file);
-  input.missing_ = missing;
-  return input;
+  if (missing)
+    console.message(formatted("{}: notice: {} of {} of the data are missing: only the header was checked",
+                              printable(path), grouped(missing->missing), counted(missing->total, "byte")));
+  return Input(*file, missing);
 }
 
 Result<Input> Input::open(std::span<const std::string> arguments, Console& console, const ParseOptions& parse) {
@@ -216,21 +204,21 @@ void json_metadata(Json& json, const Metadata& metadata, bool lines) {
   json.close('}');
 }
 
-void json_missing(Json& json, const Input& input) {
-  if (input.missing()) json.field("missing_bytes", input.missing()->missing);
-}
-
 void json_input_error(Json& json, const std::string& argument, const Error& error) {
   if (!error.path.empty() && error.path != argument) json.field("file", error.path);
   json.error(error);
 }
 
 void json_files(Json& json, const Input& input) {
-  json.objects("files", input.files(), [&](const File& file) {
-    const Header& header = file.header();
-    json.field("path", file.path()).field("file_bytes", header.file_bytes());
-    json.field("header_bytes", header.header_bytes());
+  const auto sizes = [&](const Header& header) {
+    json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
+    if (input.missing()) json.field("missing_bytes", input.missing()->missing);
     json_tolerated(json, header);
+  };
+  if (input.is_file()) return sizes(input.files()[0].header());
+  json.objects("files", input.files(), [&](const File& file) {
+    json.field("path", file.path());
+    sizes(file.header());
   });
   json.line();
 }

@@ -60,11 +60,8 @@ class Input {
   [[nodiscard]] Result<Listed> find(std::string_view name) const;
 
  private:
-  // Makes the input of one file, and prints its notices.
-  [[nodiscard]] static Result<Input> of_part(const Result<File>& file, const std::optional<MissingData>& missing,
-                                             const std::string& argument, Console& console);
   explicit Input(Checkpoint checkpoint, bool is_file);
-  explicit Input(const File& file) : files_{file}, is_file_(true) {}
+  Input(const File& file, std::optional<MissingData> missing) : files_{file}, is_file_(true), missing_(missing) {}
 
   std::optional<Checkpoint> checkpoint_;
   std::vector<File> files_;
@@ -101,11 +98,10 @@ Exit for_each_file(std::string_view command, std::span<const std::string> paths,
 
 // Writes the member "metadata": an object, or null. lines: each pair begins a line.
 void json_metadata(Json& json, const Metadata& metadata, bool lines = false);
-// Writes the member "missing_bytes" if data of the input is missing.
-void json_missing(Json& json, const Input& input);
 // Writes the member "error", and before it the member "file" if another path than the argument is at fault.
 void json_input_error(Json& json, const std::string& argument, const Error& error);
-// Writes the member "files" of a checkpoint: the path and the sizes of each file.
+// Writes the sizes of a file and what data is missing, or the member "files" of a checkpoint: the path and the sizes of
+// each file.
 void json_files(Json& json, const Input& input);
 
 // What a file or model without data holds: "no tensor" or "only empty tensors". Otherwise empty.

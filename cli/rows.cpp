@@ -1,4 +1,4 @@
-// Writes rows of JSON at once, and gives the rows of a table to Table, which measures all of them first.
+// Writes rows of JSON at once, and gives the rows of a table to print_table(), which measures all of them first.
 #include "rows.h"
 
 #include "input.h"
@@ -35,14 +35,12 @@ void print_rest(Console& console, std::size_t rows, const char* noun) {
   if (rows > 0) console.out(formatted("... and {}\n", counted(rows, noun)));
 }
 
-Rows::Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, const std::string& indent)
-    : console_(console), json_(json), columns_(std::move(columns)) {
+Rows::Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, std::string indent)
+    : console_(console), json_(json), columns_(std::move(columns)), indent_(std::move(indent)) {
   if (json_ != nullptr) json_->key(key).open('[');
-  std::vector<Table::Column> shown;
   for (const Column& column : columns_) {
-    if (column.heading != nullptr) shown.push_back({column.heading, column.align, column.narrow});
+    if (column.heading != nullptr) shown_.push_back({column.heading, column.align, column.narrow});
   }
-  table_ = Table(std::move(shown), indent);
 }
 
 std::vector<std::string> Rows::texts(std::span<const Cell> cells) const {
@@ -56,7 +54,7 @@ std::vector<std::string> Rows::texts(std::span<const Cell> cells) const {
 
 void Rows::row(std::span<const Cell> cells, const char* key, const std::function<void()>& inside) {
   if (json_ == nullptr) {
-    table_.row(texts(cells));
+    rows_.push_back(texts(cells));
     if (inside) inside();
     return;
   }
@@ -80,7 +78,8 @@ void Rows::row(std::span<const Cell> cells, const char* key, const std::function
 }
 
 void Rows::finish(bool heading) {
-  json_ != nullptr ? static_cast<void>(json_->close(']')) : table_.print(console_, heading);
+  if (json_ != nullptr) return void(json_->close(']'));
+  print_table(console_, shown_, indent_, heading, [&](const TableRow& row) { std::ranges::for_each(rows_, row); });
 }
 
 void Rows::each(const std::function<void(const std::function<void(Row)>& row)>& rows) {
@@ -88,7 +87,7 @@ void Rows::each(const std::function<void(const std::function<void(Row)>& row)>& 
     rows([&](Row cells) { row(cells); });
     return finish();
   }
-  table_.print_each(console_, [&](const Table::Row& print) {
+  print_table(console_, shown_, indent_, true, [&](const TableRow& print) {
     rows([&](Row cells) { print(texts(std::span(cells.begin(), cells.size()))); });
   });
 }

@@ -48,10 +48,10 @@ class Cell {
 };
 
 // For the columns of Rows.
-inline constexpr auto kLeft = Table::Align::left;
-inline constexpr auto kRight = Table::Align::right;
-inline constexpr auto kKeep = Table::Narrow::keep;
-inline constexpr auto kHide = Table::Narrow::hide;
+inline constexpr auto kLeft = Align::left;
+inline constexpr auto kRight = Align::right;
+inline constexpr auto kKeep = Narrow::keep;
+inline constexpr auto kHide = Narrow::hide;
 
 // The first rows of a list, as many as --top says.
 template <class Row>
@@ -66,13 +66,13 @@ class Rows {
   struct Column {
     const char* key;      // nullptr: not in JSON
     const char* heading;  // nullptr: not in the table
-    Table::Align align = kLeft;
-    Table::Narrow narrow = kKeep;
+    Align align = kLeft;
+    Narrow narrow = kKeep;
   };
   using Row = std::initializer_list<Cell>;
 
   // json: the open object that gets the member `key`. nullptr: the rows are a table.
-  Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, const std::string& indent = "");
+  Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, std::string indent = "");
 
   // One cell per column. inside: writes more rows, which are in the member `key` of this row, or below it in a table.
   void row(std::span<const Cell> cells, const char* key = nullptr, const std::function<void()>& inside = nullptr);
@@ -90,7 +90,9 @@ class Rows {
   Console& console_;
   Json* json_;
   std::vector<Column> columns_;
-  Table table_{{}};
+  std::vector<TableColumn> shown_;
+  std::string indent_;
+  std::vector<std::vector<std::string>> rows_;  // of the table
 };
 
 }  // namespace safetensors::cli

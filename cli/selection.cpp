@@ -113,28 +113,26 @@ const std::string* Selection::unmatched(std::span<const TensorInfo* const> tenso
 }
 
 std::string Selection::nothing(std::vector<const TensorInfo*> tensors, std::string_view where) const {
-  const bool none = tensors.empty();
-  const bool matched =
-      std::ranges::any_of(tensors, [&](const TensorInfo* one) { return any_matches(match_, one->name); });
-  std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_name(one->name); });
-  if (tensors.empty()) {
-    if (match_.empty() && exclude_.empty()) return formatted("there is no tensor{}", where);
-    if (match_.empty() && !none) return formatted("--exclude leaves no tensor{}", where);
-    if (matched) return formatted("--exclude leaves no tensor that --match chooses{}", where);
+  const auto leaves_none = [&](const auto& selects) {
+    std::erase_if(tensors, [&](const TensorInfo* one) { return !selects(*one); });
+    return tensors.empty();
+  };
+  if (tensors.empty()) return formatted("there is no tensor{}", where);
+  if (leaves_none([&](const TensorInfo& one) { return match_.empty() || any_matches(match_, one.name); })) {
     std::string hint;
     for (const std::string& glob : match_) {
       if (hint.empty()) hint = pattern_hint(glob);
     }
     return formatted("no tensor's name matches{}{}", where, hint);
   }
-  const auto text = [&](std::string_view option, std::string_view value, std::string_view found) {
-    const std::string_view named = match_.empty() && exclude_.empty() ? "" : " with such a name";
-    return formatted("no tensor{} matches {} {}{} ({})", named, option, value, where, found);
-  };
-  const std::vector<const TensorInfo*> named = tensors;
-  std::erase_if(tensors, [&](const TensorInfo* one) { return !selects_dtype(one->dtype); });
-  if (tensors.empty()) return text("--dtype", with_commas(dtype_texts_), "found " + dtypes_text(named));
-  return text("--layers", with_commas(layer_texts_), layers_text(tensors));
+  if (leaves_none([&](const TensorInfo& one) { return selects_name(one.name); }))
+    return formatted("--exclude leaves no tensor{}", where);
+  const std::string_view named = match_.empty() && exclude_.empty() ? "" : " with such a name";
+  const std::string dtypes = dtypes_text(tensors);
+  if (leaves_none([&](const TensorInfo& one) { return selects_dtype(one.dtype); }))
+    return formatted("no tensor{} matches --dtype {}{} (found {})", named, with_commas(dtype_texts_), where, dtypes);
+  return formatted("no tensor{} matches --layers {}{} ({})", named, with_commas(layer_texts_), where,
+                   layers_text(tensors));
 }
 
 Result<std::vector<Listed>> chosen_tensors(const Selection& selection, const Input& input) {

@@ -138,7 +138,7 @@ std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
 void print_layers(Console& console, const std::vector<Layer>& layers, const Arguments& given) {
   if (layers.empty()) return;
   Rows rows(console, nullptr, "",
-            {{nullptr, "LAYER", kLeft, Table::Narrow::name},
+            {{nullptr, "LAYER", kLeft, Narrow::name},
              {nullptr, "TENSORS", kRight},
              {nullptr, "ELEMENTS", kRight},
              {nullptr, "MAX ERROR", kRight},
@@ -206,29 +206,22 @@ class MetadataDiffs {
   }
   [[nodiscard]] std::uint64_t count() const { return count_; }
 
-  // Calls visit(MetadataDiff): the keys of the first input in their order, then those that only the second has.
+  // Calls visit(MetadataDiff) in the order of the keys. Both lists are sorted by them.
   template <class Visit>
   void each(const Visit& visit) const {
-    each_key(first_, second_, [&](std::string_view key, std::string_view value, const auto& other) {
-      if (other != value) visit(MetadataDiff{key, value, other});
-    });
-    each_key(second_, first_, [&](std::string_view key, std::string_view value, const auto& other) {
-      if (!other) visit(MetadataDiff{key, std::nullopt, value});
-    });
-  }
-
- private:
-  // Calls visit(key, value, the value of the key in `others`) for each key of `list`. Both are sorted.
-  template <class Visit>
-  static void each_key(const format::MergedMetadata& list, const format::MergedMetadata& others, const Visit& visit) {
-    std::size_t other = 0;
-    for (std::size_t i = 0; i < list.size(); i = list.next_key(i)) {
-      while (other < others.size() && others[other].key < list[i].key) ++other;
-      const bool same = other < others.size() && others[other].key == list[i].key;
-      visit(list[i].key, list[i].value, same ? std::optional(others[other].value) : std::nullopt);
+    for (std::size_t a = 0, b = 0; a < first_.size() || b < second_.size();) {
+      const bool in_first = b == second_.size() || (a < first_.size() && first_[a].key <= second_[b].key);
+      const bool in_second = a == first_.size() || (b < second_.size() && second_[b].key <= first_[a].key);
+      MetadataDiff found{in_first ? first_[a].key : second_[b].key, std::nullopt, std::nullopt};
+      if (in_first) found.first = first_[a].value;
+      if (in_second) found.second = second_[b].value;
+      if (found.first != found.second) visit(found);
+      if (in_first) a = first_.next_key(a);
+      if (in_second) b = second_.next_key(b);
     }
   }
 
+ private:
   format::MergedMetadata first_;
   format::MergedMetadata second_;
   std::uint64_t count_ = 0;
@@ -273,7 +266,7 @@ void show_differences(Console& console, Json* json, const std::vector<TensorDiff
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
   if (json == nullptr && tensors.empty()) return;
   Rows rows(console, json, "tensors",
-            {{nullptr, "NAME", kLeft, Table::Narrow::name},
+            {{nullptr, "NAME", kLeft, Narrow::name},
              {"kind", "DIFFERENCE"},
              {"first", nullptr},
              {"second", nullptr},

@@ -283,7 +283,7 @@ void check_list(const std::string& path, Console& console, Hashing& hashing) {
 }
 
 Exit run_hash(const Arguments& given, Console& console) {
-  given.need_path(true);
+  given.need_path();
   const std::vector<std::string>& paths = given.positionals;
   const bool tensors = given.has("tensors");
   const bool check = given.has("check");

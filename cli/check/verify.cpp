@@ -361,11 +361,11 @@ Result<Exit> verify_path(const std::string& path, const Report& report) {
 }
 
 Exit run_verify(const Arguments& given, Console& console) {
-  given.need_path(true);
+  given.need_path();
   std::vector<std::string> paths = given.positionals;
   OpenOptions open{.access = Access::read, .parse = {.accept = accept_of(given)}};
   open.parse.allow_leading_whitespace = given.has("allow-leading-whitespace");
-  const auto max = given.size("max-header-bytes", "a number of bytes, such as 100000000 or 1GiB");
+  const auto max = given.number("max-header-bytes", "a number of bytes, such as 100000000 or 1GiB", &parse_size);
   open.parse.max_header_bytes = max.value_or(open.parse.max_header_bytes);
   if (given.has("cache")) {
     if (std::ranges::find(paths, kStandardInput) != paths.end())

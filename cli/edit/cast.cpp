@@ -50,44 +50,25 @@ std::string possible_scales(const std::vector<RewriteTensor>& tensors) {
                    to_string(small->tensor.dtype()), counted(count, "float tensor"));
 }
 
-struct Casting {
-  Dtype to = Dtype::F32;
-  std::vector<Dtype> from;
-  bool usual = false;  // whether --dtype is not given
-  Selection selection;
-
-  explicit Casting(const Arguments& given) : selection(given) {
-    const std::optional<std::string> text = given.value("to");
-    if (!text) throw UsageError("which dtype? Give --to DTYPE");
-    to = dtype_of("--to", *text);
-    usual = selection.dtypes().empty();
-    from = usual ? usual_sources(to) : selection.dtypes();
-  }
-
-  // Whether a tensor gets another dtype.
-  [[nodiscard]] static bool changes(const std::vector<RewriteTensor>& tensors) {
-    return std::ranges::any_of(
-        tensors, [](const RewriteTensor& tensor) { return tensor.dtype && *tensor.dtype != tensor.tensor.dtype(); });
-  }
-
-  [[nodiscard]] Status change(std::vector<RewriteTensor>& tensors) const {
-    const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
-    if (!matches) return matches.error();
-    const auto cast_those_of = [&](const std::vector<Dtype>& dtypes) {
-      bool found = false;
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (!(*matches)[i]) continue;
-        if (std::ranges::find(dtypes, tensors[i].tensor.dtype()) == dtypes.end()) continue;
-        tensors[i].dtype = to;
-        found = true;
-      }
-      return found;
-    };
-    // If no tensor can be cast, mark the floats, so that Rewrite::plan() returns the error for them.
-    if (!cast_those_of(from) && usual) cast_those_of(usual_sources(Dtype::F32));
-    return {};
-  }
-};
+// Marks the tensors to cast.
+Status mark(std::vector<RewriteTensor>& tensors, const Selection& selection, Dtype to) {
+  const Result<std::vector<bool>> matches = select_tensors(tensors, selection);
+  if (!matches) return matches.error();
+  const auto mark_those_of = [&](const std::vector<Dtype>& dtypes) {
+    bool found = false;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!(*matches)[i] || std::ranges::count(dtypes, tensors[i].tensor.dtype()) == 0) continue;
+      tensors[i].dtype = to;
+      found = true;
+    }
+    return found;
+  };
+  const bool usual = selection.dtypes().empty();
+  const bool found = mark_those_of(usual ? usual_sources(to) : selection.dtypes());
+  // If no tensor can be cast, mark the floats, so that Rewrite::plan() returns the error for them.
+  if (!found && usual) mark_those_of(usual_sources(Dtype::F32));
+  return {};
+}
 
 // In JSON every tensor that was cast, and for people the lossy ones.
 void show_casts(Console& console, Json* json, const RewriteReport& report) {
@@ -100,7 +81,7 @@ void show_casts(Console& console, Json* json, const RewriteReport& report) {
   Rows({console,
         json,
         "casts",
-        {{"name", "NAME", kLeft, Table::Narrow::name},
+        {{"name", "NAME", kLeft, Narrow::name},
          {"from", "FROM"},
          {"to", "TO"},
          {"numel", "ELEMENTS", kRight},
@@ -126,13 +107,18 @@ void show_casts(Console& console, Json* json, const RewriteReport& report) {
 
 Exit run_cast(const Arguments& given, Console& console) {
   RewriteRequest request(kCast, given, 1);
-  const Casting casting(given);
+  const Selection selection(given);
+  const std::optional<std::string> text = given.value("to");
+  if (!text) throw UsageError("which dtype? Give --to DTYPE");
+  const Dtype to = dtype_of("--to", *text);
   request.change = [&](const Input&, std::vector<RewriteTensor>& tensors) -> Status {
-    if (Status status = casting.change(tensors); !status) return status;
-    if (!casting.changes(tensors)) console.message("notice: no tensor is cast, so OUT will be a copy of IN");
+    if (Status status = mark(tensors, selection, to); !status) return status;
+    const auto is_cast = [](const RewriteTensor& one) { return one.dtype && *one.dtype != one.tensor.dtype(); };
+    if (std::ranges::none_of(tensors, is_cast))
+      console.message("notice: no tensor is cast, so OUT will be a copy of IN");
     const std::string scales = possible_scales(tensors);
     if (scales.empty()) return {};
-    if (!request.force() && !casting.selection.chooses_names())
+    if (!request.force() && !selection.chooses_names())
       return fault(Errc::invalid_argument, scales + " (--exclude GLOB keeps them, --force casts them)");
     console.message("notice: " + scales);
     return {};

@@ -282,7 +282,7 @@ Exit show(const Arguments& given, Console& console) {
 Exit run_meta(const Arguments& given, Console& console) {
   EditOptions options;
   options.in_place = given.has("in-place");
-  const auto slack = given.size("slack", "a number of bytes, such as 4096 or 4KiB");
+  const auto slack = given.number("slack", "a number of bytes, such as 4096 or 4KiB", &parse_size);
   const std::string action = given.positionals.empty() ? "" : given.positionals[0];
   const bool edits = action == "set" || action == "rm";
   if (!edits && (given.has("dry-run") || options.in_place || slack || given.has("durability")))

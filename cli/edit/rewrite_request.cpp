@@ -207,7 +207,7 @@ RewriteRequest::RewriteRequest(const Command& command, const Arguments& given, s
     throw UsageError(output.empty() ? "OUT is an empty path" : "IN is an empty path");
   options.stem = given.value("name");
   constexpr const char* kSize = "a size, such as 5GB or 512MiB";
-  options.max_shard_size = given.size("max-shard-size", kSize);
+  options.max_shard_size = given.number("max-shard-size", kSize, &parse_size);
   if (options.max_shard_size == 0) throw UsageError(formatted("--max-shard-size is {}", kSize));
 }
 

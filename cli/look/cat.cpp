@@ -165,43 +165,15 @@ Status write_bytes(const CatRequest& request, const Sink& sink, Console& console
   return {};
 }
 
-// The elements of a slice in order, as text.
-class Elements {
- public:
-  Elements(const CatRequest& request, bool json)
-      : values_(request), dtype_(request.dtype), json_(json), in_chunk_(kChunk * 8 / bits(request.dtype)) {}
-
-  void skip(std::uint64_t count) { next_ += count; }
-
-  Status append(std::string& out) {
-    const std::uint64_t begin = next_ / in_chunk_ * kChunk;
-    if (begin != loaded_ || chunk_.empty()) {
-      loaded_ = begin;
-      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, values_.size() - begin)));
-      if (Status status = values_.read(begin, chunk_); !status) return status;
-    }
-    out += element_text(dtype_, json_, chunk_, next_++ % in_chunk_);
-    return {};
-  }
-
- private:
-  SliceValues values_;
-  Dtype dtype_;
-  bool json_;
-  std::uint64_t in_chunk_;
-  std::uint64_t next_ = 0;    // index of the next element
-  std::uint64_t loaded_ = 0;  // offset of chunk_, in bytes
-  std::vector<std::byte> chunk_;
-};
-
 // Writes nested brackets around the elements: [[1, 2],\n [3, 4]].
 class Brackets {
  public:
   Brackets(const CatRequest& request, bool json, const Sink& sink, Console& console)
       : shape_(request.slice.shape()),
         limit_(request.limit),
+        dtype_(request.dtype),
         json_(json),
-        elements_(request, json),
+        values_(request),
         sink_(sink),
         console_(console),
         index_(shape_.rank(), 0),
@@ -213,7 +185,7 @@ class Brackets {
     out_.append(shape_.rank(), '[');
     bool more = true;
     while (more && console_.writable()) {
-      if (Status status = elements_.append(out_); !status) return status;
+      if (Status status = append_element(); !status) return status;
       more = advance();
       if (out_.size() >= kFull) {
         if (Status status = sink_(out_); !status) return status;
@@ -225,6 +197,18 @@ class Brackets {
 
  private:
   static constexpr std::size_t kFull = 64 << 10;
+
+  Status append_element() {
+    const std::uint64_t in_chunk = kChunk * 8 / bits(dtype_);
+    const std::uint64_t begin = next_ / in_chunk * kChunk;
+    if (begin != loaded_ || chunk_.empty()) {
+      loaded_ = begin;
+      chunk_.resize(static_cast<std::size_t>(std::min(kChunk, values_.size() - begin)));
+      if (Status status = values_.read(begin, chunk_); !status) return status;
+    }
+    out_ += element_text(dtype_, json_, chunk_, next_++ % in_chunk);
+    return {};
+  }
 
   // Moves to the next element and writes the separators and brackets before it. Returns false at the end.
   bool advance() {
@@ -253,7 +237,7 @@ class Brackets {
   void elide(std::size_t dim, std::size_t closed) {
     if (limit_ == 0 || shape_[dim] <= limit_ || index_[dim] != (limit_ + 1) / 2) return;
     const std::uint64_t skipped = shape_[dim] - limit_;
-    elements_.skip(skipped * inside_[dim]);
+    next_ += skipped * inside_[dim];
     index_[dim] += skipped;
     out_ += "...";
     if (index_[dim] < shape_[dim]) separate(dim + 1, closed);
@@ -263,8 +247,12 @@ class Brackets {
 
   const Shape& shape_;
   std::uint64_t limit_;
+  Dtype dtype_;
   bool json_;
-  Elements elements_;
+  SliceValues values_;
+  std::uint64_t next_ = 0;    // index of the next element
+  std::uint64_t loaded_ = 0;  // offset of chunk_, in bytes
+  std::vector<std::byte> chunk_;
   const Sink& sink_;
   Console& console_;
   std::vector<std::uint64_t> index_;

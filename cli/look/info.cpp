@@ -168,7 +168,7 @@ void show_dtypes(Console& console, Json* json, const FileSummary& summary) {
 
 void show_largest(Console& console, Json* json, const FileSummary& summary) {
   Rows rows(console, json, "largest",
-            {{"name", "LARGEST", kLeft, Table::Narrow::name},
+            {{"name", "LARGEST", kLeft, Narrow::name},
              {"dtype", "DTYPE"},
              {"shape", "SHAPE"},
              {"nbytes", "SIZE", kRight},
@@ -192,14 +192,12 @@ void print_text(Console& console, const Input& input, const FileSummary& summary
 }
 
 void print_json(Console& console, Json& json, const Input& input, const FileSummary& summary) {
-  json.line().field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes);
-  json_missing(json, input);
+  json.line();
+  if (!input.is_file()) json.field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes).line();
+  json_files(json, input);
   if (input.is_file()) {
-    const Header& header = input.files()[0].header();
-    json_tolerated(json, header);
-    json.field("data_start", header.data_start()).field("data_start_alignment", alignment_of(header.data_start()));
-  } else {
-    json_files(json.line(), input);
+    const std::uint64_t start = input.files()[0].header().data_start();
+    json.field("data_start", start).field("data_start_alignment", alignment_of(start));
   }
   json.line().field("tensor_count", summary.all.tensors).field("parameters", summary.all.parameters);
   json.field("nbytes", summary.all.bytes).line();
@@ -224,7 +222,7 @@ Result<Exit> show_path(const std::string& path, const Arguments& given, Console&
 }
 
 Exit run_info(const Arguments& given, Console& console) {
-  given.need_path(true);
+  given.need_path();
   const bool header = given.has("header");
   if (header && (given.has("largest") || given.has("accept") || given.has("recursive")))
     throw UsageError("--header goes with --json only");

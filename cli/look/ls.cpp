@@ -30,8 +30,8 @@ struct ListColumn {
   std::string_view name;  // for --columns
   const char* key;        // in JSON, or nullptr
   const char* heading;
-  Table::Align align;
-  Table::Narrow narrow;
+  Align align;
+  Narrow narrow;
   Cell (*cell)(const ListRow& row);
 };
 
@@ -41,7 +41,7 @@ Cell plain(std::uint64_t number) {
 }
 
 constexpr ListColumn kColumns[] = {
-    {"name", "name", "NAME", kLeft, Table::Narrow::name, [](const ListRow& row) { return Cell(row.tensor.name); }},
+    {"name", "name", "NAME", kLeft, Narrow::name, [](const ListRow& row) { return Cell(row.tensor.name); }},
     {"dtype", "dtype", "DTYPE", kLeft, kKeep,
      [](const ListRow& row) { return Cell(row.input.files()[row.file].header().dtype_name(row.tensor)); }},
     {"shape", "shape", "SHAPE", kLeft, kKeep, [](const ListRow& row) { return Cell(ShapeView(row.tensor.shape)); }},
@@ -308,7 +308,7 @@ void show_modules(Console& console, Json* json, const Input& input, const List& 
   ModuleNode all;
   TreeBuilder(by_size).build(all, items, 0);
   Rows rows(console, json, "modules",
-            {{"name", "MODULE", kLeft, Table::Narrow::name},
+            {{"name", "MODULE", kLeft, Narrow::name},
              {"modules", nullptr},
              {"tensor_count", "TENSORS", kRight},
              {"parameters", "PARAMETERS", kRight, kHide},
@@ -372,18 +372,6 @@ LsTotals total(const Input& input, const List& list) {
   return totals;
 }
 
-void print_totals_json(Json& json, const Input& input, const LsTotals& totals) {
-  if (input.is_file()) {
-    const Header& header = input.files()[0].header();
-    json.field("file_bytes", header.file_bytes()).field("header_bytes", header.header_bytes());
-    json_missing(json, input);
-    json_tolerated(json, header);
-  } else {
-    json_files(json, input);
-  }
-  json.field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
-}
-
 // before: comes before each row.
 void print_list(Console& console, Json* json, const std::string& before, const Input& input, const List& list,
                 const LsRequest& request, std::uint64_t bytes) {
@@ -392,7 +380,7 @@ void print_list(Console& console, Json* json, const std::string& before, const I
                               : request.columns;
   std::vector<Rows::Column> columns;
   for (const ListColumn* column : shown) {
-    const bool sorted = column->name == request.sort && column->narrow != Table::Narrow::name;
+    const bool sorted = column->name == request.sort && column->narrow != Narrow::name;
     columns.push_back({column->key, column->heading, column->align, sorted ? kKeep : column->narrow});
   }
   Rows rows(console, json, "tensors", std::move(columns), before);
@@ -419,8 +407,12 @@ Result<Exit> list_path(const std::string& path, LsRequest& request, Console& con
   const bool named = request.paths.size() > 1 && !given.has("names");
   const bool in_rows = named && !given.has("tree") && !console.out_is_terminal();
   const std::string shown = printable(shown_path(path));
-  if (json != nullptr) print_totals_json(*json, *input, totals);
-  if (json == nullptr && named && !in_rows) console.heading(shown + ":");
+  if (json != nullptr) {
+    json_files(*json, *input);
+    json->field("tensor_count", totals.tensors).field("parameters", totals.parameters).field("nbytes", totals.bytes);
+  } else if (named && !in_rows) {
+    console.heading(shown + ":");
+  }
   if (given.has("tree")) {
     show_modules(console, json, *input, list, request.sort == "size", request.totals);
   } else {
@@ -437,7 +429,7 @@ Result<Exit> list_path(const std::string& path, LsRequest& request, Console& con
 }
 
 Exit run_ls(const Arguments& given, Console& console) {
-  given.need_path(true);
+  given.need_path();
   const bool names_only = given.has("names");
   LsRequest request{.given = given,
                     .paths = {},

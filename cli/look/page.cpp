@@ -111,7 +111,7 @@ Status write_page(const std::string& output, bool force, std::string_view page) 
 }
 
 Exit run_page(const Arguments& given, Console& console) {
-  given.need_path(false);
+  if (given.positionals.size() != 1) throw UsageError("takes one PATH");
   const std::string& path = given.positionals[0];
   const auto output = given.value("output");
   const bool dry_run = given.has("dry-run");

@@ -54,18 +54,23 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   if (found.histogram.empty()) return;
   std::uint64_t most = 0;
   for (const auto& [exponent, bin] : found.histogram) most = std::max(most, bin.negative + bin.positive);
-  Table table({{"|X| FROM", kRight}, {"NEGATIVE", kRight, kHide}, {"POSITIVE", kRight, kHide}, {"SHARE", kRight}, {""}},
-              "  ");
+  Rows rows(console, nullptr, "",
+            {{nullptr, "|X| FROM", kRight},
+             {nullptr, "NEGATIVE", kRight, kHide},
+             {nullptr, "POSITIVE", kRight, kHide},
+             {nullptr, "SHARE", kRight},
+             {nullptr, ""}},
+            "  ");
   for (auto line = found.histogram.rbegin(); line != found.histogram.rend(); ++line) {
     const auto& [exponent, bin] = *line;
     const std::uint64_t count = bin.negative + bin.positive;
     const double part = static_cast<double>(count) / static_cast<double>(most);
-    table.row({formatted("2^{}", exponent), grouped(bin.negative), grouped(bin.positive),
-               share_text(count, found.count()),
-               std::string(static_cast<std::size_t>(std::ceil(part * static_cast<double>(kBar))), '#')});
+    const auto bar = static_cast<std::size_t>(std::ceil(part * static_cast<double>(kBar)));
+    rows.row({Cell().shown(formatted("2^{}", exponent)), bin.negative, bin.positive,
+              Cell().shown(share_text(count, found.count())), Cell().shown(std::string(bar, '#'))});
   }
   console.out(formatted("\n{}\n", printable(found.tensor.name())));
-  table.print(console);
+  rows.finish();
 }
 
 // Rounds a deviation to the 13 digits that are right. The other numbers are right to their last digit.
@@ -86,7 +91,7 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
   const auto hide = [&](std::string_view key) { return given.value("sort") == key ? kKeep : kHide; };
   if (json != nullptr) json->field("tensor_count", list.size());
   Rows rows(console, json, "tensors",
-            {{"name", "NAME", kLeft, Table::Narrow::name},
+            {{"name", "NAME", kLeft, Narrow::name},
              {"dtype", "DTYPE"},
              {"shape", nullptr},
              {"count", nullptr},
@@ -144,7 +149,7 @@ Result<Exit> stats_of_path(const std::string& path, const Arguments& given, bool
 }
 
 Exit run_stats(const Arguments& given, Console& console) {
-  given.need_path(true);
+  given.need_path();
   (void)Selection(given);  // errors of usage come first
   (void)given.number("top");
   const std::vector<std::string> paths = expand_folders(given.positionals, given.has("recursive"));

@@ -27,29 +27,10 @@ constexpr CharacterRange kTwoColumns[] = {{0x1100, 0x115F},  {0x2705, 0x2705}, {
                                           {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F6FF}, {0x1F900, 0x1FAFF},
                                           {0x20000, 0x3FFFD}};
 
-void append_json_escape(std::string& out, std::uint32_t value) {
-  if (value < 0x10000) {
-    out += formatted("\\u{:04x}", value);
-    return;
-  }
-  value -= 0x10000;
-  out += formatted("\\u{:04x}\\u{:04x}", 0xD800 + (value >> 10), 0xDC00 + (value & 0x3FF));
-}
-
-// Appends the first character of text, which is not plain ASCII. Returns its size in bytes.
-std::size_t append_character(std::string& out, std::string_view text, const char* not_utf8) {
-  const std::size_t size = base::utf8_sequence_length(text);
-  if (size == 0) {
-    out += formatted("{}{:02x}", not_utf8, static_cast<unsigned char>(text[0]));
-    return 1;
-  }
-  const std::string_view character = text.substr(0, size);
-  if (printable(character) == character) {
-    out += character;
-  } else {
-    append_json_escape(out, base::decode_utf8(character));
-  }
-  return size;
+// An escape of JSON: one or two units of UTF-16.
+std::string json_escape(std::uint32_t value) {
+  if (value < 0x10000) return formatted("\\u{:04x}", value);
+  return formatted("\\u{:04x}\\u{:04x}", 0xD800 + ((value - 0x10000) >> 10), 0xDC00 + (value & 0x3FF));
 }
 
 // in_string: for the content of a JSON string, in which " and \\ and line feeds are escaped, too.
@@ -57,7 +38,8 @@ std::string escaped(std::string_view text, bool in_string) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const char c = text[0];
+    const std::string_view one = first_character(text);
+    const char c = one[0];
     const bool white = c == '\n' || c == '\t';
     if (in_string && (c == '"' || c == '\\')) {
       (out += '\\') += c;
@@ -65,11 +47,12 @@ std::string escaped(std::string_view text, bool in_string) {
       out += c == '\n' ? "\\n" : "\\t";
     } else if (white || (c >= 0x20 && c < 0x7F)) {
       out += c;
+    } else if (base::utf8_sequence_length(one) == 0) {
+      out += formatted("{}{:02x}", in_string ? "\\\\x" : "\\x", static_cast<unsigned char>(c));
     } else {
-      text.remove_prefix(append_character(out, text, in_string ? "\\\\x" : "\\x"));
-      continue;
+      out += printable(one) == one ? std::string(one) : json_escape(base::decode_utf8(one));
     }
-    text.remove_prefix(1);
+    text.remove_prefix(one.size());
   }
   return out;
 }
