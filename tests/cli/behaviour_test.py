@@ -70,8 +70,7 @@ class TerminalTest(CommandTest):
         os.mkdir(hostile)
         with open(os.path.join(hostile, ".safetensors-0123456789abcdef.tmp"), "w"):
             pass
-        with open(self.path("sums"), "w") as file:
-            file.write(f"{0:064}  no\x1b[31m\u202e\n")
+        self.write("sums", f"{0:064}  no\x1b[31m\u202e\n")
         commands = [
             ("hash", "--check", "sums"),
             ("ls", "names.safetensors"),
@@ -221,8 +220,7 @@ class ValueTest(CommandTest):
         for dtype in ("F4", "F6_E2M3"):
             size = count * elements.BITS[dtype] // 8
             data = (bytes(range(251)) * (size // 251 + 1))[:size]
-            with open(self.path("packed.safetensors"), "wb") as file:
-                file.write(make_inputs.of_tensors([("t", dtype, [count], data)]))
+            self.put("packed.safetensors", [("t", dtype, [count], data)])
             lines = self.output("cat", "packed.safetensors", "t", "--format", "text").decode().strip("[]\n").split(", ")
             self.assertEqual(len(lines), count)
             texts = {}
@@ -262,8 +260,7 @@ class ValueTest(CommandTest):
         self.assertEqual((header["descr"], header["fortran_order"], rest), (descr, False, data))
 
     def test_a_hundred_thousand_tensors_are_all_listed_in_natural_order(self):
-        with open(self.path("100000.safetensors"), "wb") as file:
-            file.write(make_inputs.many(100_000))
+        self.write("100000.safetensors", make_inputs.many(100_000))
         lines = self.output("ls", "100000.safetensors").decode().splitlines()
         names = [line.split()[0] for line in lines]
         self.assertEqual(names, [f"model.layers.{i}.weight" for i in range(100_000)])
@@ -336,8 +333,7 @@ class UsageTest(CommandTest):
         return [*(values.get(word, word) for word in words), *given, *self.WITH.get(option, [])]
 
     def test_each_form_takes_its_options(self):
-        with open(self.path("names.tsv"), "w") as file:
-            file.write("norm\tother\n")
+        self.write("names.tsv", "norm\tother\n")
         self.calls = 0
         for command in COMMANDS:
             for words, options in self.forms(self.output(command, "--help").decode()):

@@ -48,7 +48,29 @@ def make_sparse(path, size):
         file.truncate(len(content) + size)
 
 
-class CommandTest(unittest.TestCase):
+class FilesTest(unittest.TestCase):
+    """Reads and writes files below the folder of a test."""
+
+    folder = ""
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def write(self, name, content):
+        """Writes text or bytes. Makes the folder."""
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+
+    def put(self, name, tensors, metadata=None):
+        self.write(name, make_inputs.of_tensors(tensors, metadata))
+
+
+class CommandTest(FilesTest):
     @classmethod
     def setUpClass(cls):
         cls.holder = tempfile.TemporaryDirectory()
@@ -58,9 +80,6 @@ class CommandTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.holder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def run_command(self, *arguments, variables=None, **options):
         return subprocess.run(
@@ -81,24 +100,12 @@ class CommandTest(unittest.TestCase):
         return json.loads(self.output(*arguments))
 
 
-class FolderTest(unittest.TestCase):
+class FolderTest(FilesTest):
     """Has an empty folder."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
-    def put(self, name, tensors, metadata=None):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "wb") as file:
-            file.write(make_inputs.of_tensors(tensors, metadata))
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
 
     def run_command(self, *arguments, **options):
         return subprocess.run([PROGRAM, *arguments], cwd=self.folder, capture_output=True, timeout=120, **options)
@@ -108,6 +115,16 @@ class FolderTest(unittest.TestCase):
         messages = result.stderr.replace(NOTHING_CAST, b"") if arguments[0] == "cast" else result.stderr
         self.assertEqual((result.returncode, messages), (0, b""), arguments)
         return result.stdout.decode()
+
+    def answer(self, code, *arguments):
+        """The output of a command and its messages."""
+        result = self.run_command(*arguments)
+        self.assertEqual(result.returncode, code, (arguments, result.stdout, result.stderr))
+        return result.stdout.decode(), result.stderr.decode()
+
+    def lines(self, code, *arguments):
+        """The lines of a command that are no good verdicts."""
+        return [line for line in self.answer(code, *arguments)[0].splitlines() if ": ok, " not in line]
 
     def peak_memory(self, *arguments, code=0):
         """Runs the command and returns the peak of its memory in KiB."""

@@ -68,8 +68,7 @@ class OutputTest(FolderTest):
             self.fail_with(1, "exists", verb, "in.safetensors", "-o", "in.safetensors", *options)
             self.succeed(verb, "in.safetensors", "-o", "in.safetensors", *options, "--force")
             self.assertEqual(self.run_command("verify", "in.safetensors").returncode, 0, verb)
-            with open(self.path("in.safetensors"), "wb") as file:
-                file.write(before)
+            self.write("in.safetensors", before)
         self.succeed("split", "model", "model", "--max-shard-size", "1GB", "--force")
         self.assertEqual(os.listdir(self.path("model")), ["model.safetensors"])
         self.assertEqual(self.read("model/model.safetensors"), before)
@@ -165,10 +164,8 @@ class OutputTest(FolderTest):
         os.rename(self.path("model/model-00002-of-00002.safetensors"), self.path("x"))
         for verb, options in VERBS.items():
             self.fail_with(3, "model-00002-of-00002.safetensors", verb, "model", "-o", "out", *options)
-        with open(self.path("x"), "rb") as file:
-            content = file.read()
-        with open(self.path("model/model-00002-of-00002.safetensors"), "wb") as file:
-            file.write(content[:-1])
+        content = self.read("x")
+        self.write("model/model-00002-of-00002.safetensors", content[:-1])
         for verb, options in VERBS.items():
             self.fail_with(1, "rule 10", verb, "model", "-o", "out", *options)
 
@@ -234,8 +231,7 @@ class ManyPairsTest(FolderTest):
             f'"{n}":{{"dtype":"U8","shape":[4],"data_offsets":[{i * 4},{i * 4 + 4}]}}' for i, n in enumerate("abc")
         ]
         text = f'{{"__metadata__":{{{pairs}}},{",".join(tensors)}}}'
-        with open(self.path(name), "wb") as file:
-            file.write(make_inputs.container(text, bytes(12)))
+        self.write(name, make_inputs.container(text, bytes(12)))
         return len(text)
 
     def expect_at_most(self, times, *arguments, code=0):
@@ -256,8 +252,7 @@ class ManyPairsTest(FolderTest):
         self.assertEqual(len(header_of(self.path("merged"))["__metadata__"]), self.union())
 
     def name_map(self):
-        with open(self.path("names"), "w") as file:
-            file.write("a\td\nb\te\nc\tf\n")
+        self.write("names", "a\td\nb\te\nc\tf\n")
         return "names"
 
     def union(self):

@@ -23,21 +23,6 @@ class FoldersTest(FolderTest):
     def model(self, name):
         self.put(f"{name}.safetensors", [("a", "U8", [4], b"abcd")])
 
-    def write(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(text)
-
-    def answer(self, code, *arguments):
-        """The output of a command and its messages."""
-        result = self.run_command(*arguments)
-        self.assertEqual(result.returncode, code, (arguments, result.stdout, result.stderr))
-        return result.stdout.decode(), result.stderr.decode()
-
-    def lines(self, code, *arguments):
-        """The lines of a command that are no good verdicts."""
-        return [line for line in self.answer(code, *arguments)[0].splitlines() if ": ok, " not in line]
-
     def names(self, path, *options):
         files = json.loads(self.answer(0, "ls", path, "--json", *options)[0])["files"]
         return [(file["path"], [tensor["name"] for tensor in file["tensors"]]) for file in files]

@@ -20,10 +20,6 @@ class HashTest(FolderTest):
         if not has_hashes():
             self.skipTest("the command was built without OpenSSL")
 
-    def write(self, name, content):
-        with open(self.path(name), "wb") as file:
-            file.write(content)
-
     def sha256sum(self, *arguments):
         return subprocess.run(["sha256sum", *arguments], cwd=self.folder, capture_output=True, check=False)
 

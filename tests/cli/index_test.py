@@ -19,11 +19,9 @@ class IndexTest(FolderTest):
         self.index = "model/model.safetensors.index.json"
 
     def change(self, function):
-        with open(self.path(self.index)) as file:
-            index = json.load(file)
+        index = json.loads(self.read(self.index))
         function(index)
-        with open(self.path(self.index), "w") as file:
-            json.dump(index, file)
+        self.write(self.index, json.dumps(index))
 
     def test_an_error_names_the_path_as_it_was_given(self):
         self.put("one.safetensors", [("a", "U8", [1], b"x")])
@@ -74,8 +72,7 @@ class IndexTest(FolderTest):
         self.put("model/mtp.safetensors", [("m", "U8", [1], b"x")])
         self.change(lambda index: index["weight_map"].update(m="mtp.safetensors", b="gone.safetensors"))
         self.succeed("index", "model", "--force")
-        with open(self.path(self.index)) as file:
-            names = json.load(file)["weight_map"]
+        names = json.loads(self.read(self.index))["weight_map"]
         self.assertEqual((names["b"], names["m"]), ("model-00002-of-00002.safetensors", "mtp.safetensors"))
 
     def test_a_tensor_without_bytes_keeps_the_old_index(self):
@@ -86,8 +83,7 @@ class IndexTest(FolderTest):
 
     def test_an_index_that_cannot_be_parsed(self):
         right = self.read(self.index)
-        with open(self.path(self.index), "w") as file:
-            file.write("{]")
+        self.write(self.index, "{]")
         self.fail_with(1, "--force replaces it", "index", "model")
         self.assertIn("old index: invalid JSON", self.succeed("index", "model", "--force"))
         self.assertEqual(self.read(self.index), right)
@@ -113,8 +109,7 @@ class IndexTest(FolderTest):
         lost += "(get what is missing, such as with `hf download`, then run `safetensors index model` again)\n"
         self.fail_with(3, lost, "index", "model", "--force")  # as all verbs that open it
         os.makedirs(self.path("d"))
-        with open(self.path("d/x.safetensors"), "wb") as file:
-            file.write(content[:-1])
+        self.write("d/x.safetensors", content[:-1])
         self.fail_with(2, "Try", "index")
         self.fail_with(2, "Try", "index", "model", "in")
         self.fail_with(1, "see all problems with `safetensors verify d`", "index", "d")

@@ -8,11 +8,9 @@ import os
 import random
 import re
 import struct
-import subprocess
 import unittest
 
 import elements
-import make_inputs
 import terminal
 from command import CommandTest
 
@@ -24,8 +22,7 @@ SMALL_FLOATS = ("F8_E5M2", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0", "
 
 class NumberTest(CommandTest):
     def texts(self, dtype, count, data, *options):
-        with open(self.path("numbers.safetensors"), "wb") as file:
-            file.write(make_inputs.of_tensors([("t", dtype, [count], data)]))
+        self.put("numbers.safetensors", [("t", dtype, [count], data)])
         return self.output("cat", "numbers.safetensors", "t", *options).decode()
 
     def expect_values(self, dtype, data, values):
@@ -130,9 +127,8 @@ def columns(text):
 
 
 class TableTest(CommandTest):
-    def write(self, name, names):
-        with open(self.path(name), "wb") as file:
-            file.write(make_inputs.of_tensors([(n, "U8", [1], b"x") for n in names]))
+    def put_names(self, name, names):
+        self.put(name, [(n, "U8", [1], b"x") for n in names])
 
     def on_terminal(self, width, *arguments):
         """The lines that a terminal of this width is sent."""
@@ -148,7 +144,7 @@ class TableTest(CommandTest):
 
     def test_columns_align_whatever_the_width_of_characters(self):
         names = [character * 3 + str(i) for i, (character, _) in enumerate(WIDE)]
-        self.write("wide.safetensors", names)
+        self.put_names("wide.safetensors", names)
         for lines in (
             self.output("ls", "wide.safetensors").decode().splitlines(),
             self.on_terminal(200, "ls", "wide.safetensors")[1 : 1 + len(names)],
@@ -159,7 +155,7 @@ class TableTest(CommandTest):
     def test_tables_fit_the_terminal(self):
         names = [f"model.layers.{i}.self_attn.rotary_embedding.q_proj.weight_scale_inverse" for i in (1, 20, 300)]
         names += [c * 60 for c, _ in WIDE] + ["x" + c * 59 for c, _ in WIDE] + ["short"]
-        self.write("long.safetensors", names)
+        self.put_names("long.safetensors", names)
         for width in (20, 33, 40, 41, 80, 81, 120, 200):
             lines = [line for line in self.on_terminal(width, "ls", "long.safetensors") if "  U8  " in line]
             self.assertEqual(len(lines), len(names))
@@ -168,7 +164,7 @@ class TableTest(CommandTest):
                 self.assertLessEqual(columns(lines[0]), width)
 
     def test_long_names_have_lines_of_their_own(self):
-        self.write("one.safetensors", ["model.layers.17.self_attn.q_proj.weight", "b"])
+        self.put_names("one.safetensors", ["model.layers.17.self_attn.q_proj.weight", "b"])
         lines = self.on_terminal(80, "ls", "one.safetensors")
         self.assertEqual(lines[0], f"{'NAME':39}  DTYPE  SHAPE  SIZE  BEGIN  END")
         self.assertEqual(lines[1], f"{'b':39}  U8     [1]     1 B      1    2")
@@ -178,7 +174,7 @@ class TableTest(CommandTest):
             "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B",
         )
         for name in ("model.layers.17.self_attn.q_proj.weight", "model." + "x" * 90):
-            self.write("long.safetensors", [name, "b"])
+            self.put_names("long.safetensors", [name, "b"])
             lines = self.on_terminal(57, "ls", "long.safetensors")
             self.assertEqual(
                 lines[:2],
@@ -220,14 +216,14 @@ class TableTest(CommandTest):
 
     def test_a_pipe_gets_whole_names(self):
         name = "n" * 300
-        self.write("pipe.safetensors", [name, "b"])
+        self.put_names("pipe.safetensors", [name, "b"])
         lines = self.output("ls", "pipe.safetensors").decode().splitlines()
         self.assertTrue(lines[1].startswith(name + "  U8  [1]  1 B"), lines)
         self.assertEqual(lines[0].index("U8"), 66)
 
     def test_a_terminal_of_unknown_width_gets_whole_names(self):
         name = "n" * 300
-        self.write("unknown.safetensors", [name])
+        self.put_names("unknown.safetensors", [name])
         self.assertIn(name, self.on_terminal(0, "ls", "unknown.safetensors")[1])
 
 class VersionTest(CommandTest):

@@ -56,8 +56,7 @@ class PipeTest(CommandTest):
                 self.assertEqual(os.listdir(self.temporary.name), [])
 
     def test_a_pipe_of_the_wrong_length_is_invalid(self):
-        with open(self.path("good.safetensors"), "rb") as file:
-            whole = file.read()
+        whole = self.read("good.safetensors")
         for data in (whole[:4], whole[:40], whole[:-1], whole + b"x", b""):
             with self.subTest(size=len(data)):
                 result = self.run_command("stats", "-", input=data, variables=self.variables)
@@ -65,8 +64,7 @@ class PipeTest(CommandTest):
                 self.assertEqual(os.listdir(self.temporary.name), [])
 
     def test_header_of_a_cut_file_is_printed(self):
-        with open(self.path("good.safetensors"), "rb") as file:
-            whole = file.read()
+        whole = self.read("good.safetensors")
         text = whole[8 : 8 + struct.unpack("<Q", whole[:8])[0]]
         data_bytes = len(whole) - 8 - len(text)
         for data in (whole[:-1], whole[: 8 + len(text)]):
@@ -146,8 +144,7 @@ class PipeTest(CommandTest):
 
     def test_an_error_of_reading_names_the_tensor(self):
         whole = make_inputs.of_tensors([("first", "U8", [8], bytes(8)), ("cut", "U8", [8 << 20], bytes(8 << 20))])
-        with open(self.path("cut.safetensors"), "wb") as file:
-            file.write(whole)
+        self.write("cut.safetensors", whole)
         child = subprocess.Popen(
             [PROGRAM, "diff", "cut.safetensors", "-"],
             cwd=self.folder,

@@ -34,13 +34,11 @@ class NamesTest(FolderTest):
 
     def test_a_list_of_names(self):
         self.put("in", [(name, "U8", [1], name.encode()) for name in ("a", "b", "c")])
-        with open(self.path("map"), "w") as file:
-            file.write("a\tb\nb\ta\n")
+        self.write("map", "a\tb\nb\ta\n")
         self.succeed("rename", "in", "out", "--map", "map")
         self.assertEqual(sorted(header_of(self.path("out"))), ["a", "b", "c"])
         self.assertEqual(self.succeed("cat", "out", "a"), "b")
-        with open(self.path("map"), "w") as file:
-            file.write("x\ty\n")
+        self.write("map", "x\ty\n")
         self.fail_with(1, "`x` is not a tensor of in", "rename", "in", "out2", "--map", "map")
 
     def test_an_expression_needs_re2(self):
@@ -97,8 +95,7 @@ class ExpressionsTest(FolderTest):
 
     def test_expressions_after_a_list_of_names(self):
         self.put("in", [(name, "U8", [1], name.encode()) for name in ("a", "b", "c")])
-        with open(self.path("map"), "w") as file:
-            file.write("a\tb\nb\ta\n")
+        self.write("map", "a\tb\nb\ta\n")
         self.succeed("rename", "in", "out", "--map", "map", "s/[bc]/d&/")
         self.assertEqual(sorted(header_of(self.path("out"))), ["a", "db", "dc"])
 

@@ -32,10 +32,6 @@ class SideFilesTest(FolderTest):
         os.symlink("nothing", self.path("m/dangling.json"))
         os.mkdir(self.path("m/folder.json"))
 
-    def write(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-
     def names(self, folder):
         return sorted(name for name in os.listdir(self.path(folder)) if ".safetensors" not in name)
 

@@ -162,8 +162,7 @@ class DiffTest(ModelTest):
             ("wide.safetensors", [wide, large, ("v", "F32", [2], make_inputs.floats(1, 2))]),
             ("flat.safetensors", [flat, ("v", "F32", [2], make_inputs.floats(1, 2.5))]),
         ):
-            with open(self.path(name), "wb") as file:
-                file.write(make_inputs.of_tensors(tensors))
+            self.put(name, tensors)
         rows = {row[0]: row[1:] for row in self.rows(80, "diff", "wide.safetensors", "flat.safetensors")[1]}
         self.assertEqual(rows[wide[0]], ["F32 [8,8], B has F32 [64]"])
         self.assertEqual(rows[large[0]], ["only in A: F32 [1024,1024]"])

@@ -23,15 +23,7 @@ class VerifyTest(FolderTest):
         for name, tensors in files.items():
             self.put(f"m/{name}", [(tensor, "U8", [len(b)], b) for tensor, b in tensors.items()])
         index = {"metadata": {"total_size": total_size}, "weight_map": weight_map}
-        with open(self.path("m/model.safetensors.index.json"), "w") as file:
-            json.dump(index, file)
-
-    def lines(self, code, *arguments):
-        """The lines of a command that are no good verdicts."""
-        result = self.run_command(*arguments)
-        self.assertEqual(result.returncode, code, (arguments, result.stdout, result.stderr))
-        lines = result.stdout.decode().splitlines()
-        return [line for line in lines if ": ok, " not in line]
+        self.write("m/model.safetensors.index.json", json.dumps(index))
 
     def document(self, *arguments):
         return json.loads(self.run_command("verify", *arguments, "--json").stdout)["files"][0]
@@ -42,8 +34,7 @@ class VerifyTest(FolderTest):
     def flip(self, name):
         """Changes the last byte of a file."""
         data = self.read(name)
-        with open(self.path(name), "wb") as file:
-            file.write(data[:-1] + bytes([data[-1] ^ 1]))
+        self.write(name, data[:-1] + bytes([data[-1] ^ 1]))
 
 
 class IndexTest(VerifyTest):
@@ -80,8 +71,7 @@ class IndexTest(VerifyTest):
         self.model({X: {"a": b"abc"}}, {"a": X}, 3)
         data = self.read(f"m/{X}")
         length = struct.unpack("<Q", data[:8])[0]
-        with open(self.path("m", X), "wb") as file:
-            file.write(struct.pack("<Q", length + 1) + b" " + data[8:])
+        self.write(f"m/{X}", struct.pack("<Q", length + 1) + b" " + data[8:])
         self.assertEqual(self.lines(0, "verify", "m", "--allow-leading-whitespace"), [])
         self.assertIn("header too large", self.problems("m", "--max-header-bytes", str(length))[0])
 
@@ -170,8 +160,7 @@ class DownloadTest(VerifyTest):
             b"\x60" + bytes(7) + b"no JSON",
             b"\x02" + bytes(7) + b"{]",
         ):
-            with open(self.path("m", Y), "wb") as file:
-                file.write(data)
+            self.write(f"m/{Y}", data)
             self.assertEqual(len(self.lines(1, "verify", "m")), 1, data)
             self.assertNotIn("download", self.document("m"))
 
@@ -188,8 +177,7 @@ class DownloadTest(VerifyTest):
                 with open(path, "wb") as file:
                     file.write(struct.pack("<Q", len(text)) + text)
         names = sorted(n for n in os.listdir(self.path("m")) if n.endswith(".safetensors"))
-        with open(self.path("m/model.safetensors.index.json"), "w") as file:
-            json.dump({"metadata": {}, "weight_map": {n: n for n in names}}, file)
+        self.write("m/model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": {n: n for n in names}}))
         lines = [line for line in self.lines(1, "verify", "m") if "incomplete: " in line]
         self.assertEqual(len(lines), len(names))
         self.assertNotIn("in all", "".join(lines))
@@ -225,8 +213,7 @@ class CacheTest(VerifyTest):
     def link(self, name, data, digest):
         for folder in (self.blobs, self.snapshot):
             os.makedirs(self.path(folder), exist_ok=True)
-        with open(self.path(self.blobs, digest), "wb") as file:
-            file.write(data)
+        self.write(f"{self.blobs}/{digest}", data)
         os.symlink(f"../../blobs/{digest}", self.path(self.snapshot, name))
         self.hashes[name] = digest
 
@@ -274,8 +261,7 @@ class CacheTest(VerifyTest):
             expected = f"{self.snapshot}/{X}: note: not compared: the name of its blob is {reason}"
             self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache"), [expected])
         os.remove(self.path(self.snapshot, X))
-        with open(self.path(self.snapshot, X), "wb") as file:
-            file.write(data)
+        self.write(f"{self.snapshot}/{X}", data)
         expected = f"{self.snapshot}/{X}: note: not compared: it is not a symlink to a blob"
         self.assertEqual(self.lines(0, "verify", f"{self.snapshot}/{X}", "--cache"), [expected])
         self.assertEqual(self.run_command("verify", "-", "--cache").returncode, 2)

@@ -100,16 +100,14 @@ class SignalTest(WritingTest):
         for number in SIGNALS:
             for force in (False, True):
                 if force:
-                    with open(self.path("out"), "w") as file:
-                        file.write("old")
+                    self.write("out", "old")
                 process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
                 self.assertTrue(self.wait_for_writing(process) or not force)
                 self.assertEqual(self.stop(process, number), -number)
                 self.assertEqual(process.stderr.read(), b"")
                 self.assertEqual(sorted(os.listdir(self.folder)), ["model", "out"] if force else ["model"])
                 if force:
-                    with open(self.path("out")) as file:
-                        self.assertEqual(file.read(), "old")
+                    self.assertEqual(self.read("out"), b"old")
                     os.remove(self.path("out"))
 
     def test_a_signal_that_is_ignored_stops_nothing(self):
@@ -211,8 +209,7 @@ class KilledTest(WritingTest):
             make_sparse(self.model, 256 << 20)
             process = self.start("cat", "model", "t", "-o", "out", *["--force"][: int(force)])
             self.wait_for_writing(process)
-            with open(self.path("out"), "w") as file:
-                file.write("other")
+            self.write("out", "other")
             code = process.wait(timeout=120)
             self.assertEqual(code, 0 if force else 3)
             self.assertEqual(os.stat(self.path("out")).st_size, (256 << 20) if force else 5)
