@@ -600,8 +600,8 @@ typedef struct safetensors_stream safetensors_stream;
 
 /** Modes in which reads use the page cache of the system. */
 enum {
-  /** Works as FILL if the files and the results together fit well into the available memory of the machine and of the
-   * control group. Otherwise works as KEEP. */
+  /** Works as FILL if the files and the results together fit into half of the memory of the machine, or of the limit of
+   * the control group. Otherwise works as KEEP. */
   SAFETENSORS_CACHE_AUTOMATIC = 0,
   /** Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
    * Reads of less than 64 KiB, from a network, and from a file system without direct reads go through the cache. */

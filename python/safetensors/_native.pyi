@@ -130,9 +130,10 @@ class safe_open:
 
     `backend`: "mmap" returns views of the file, whose pages are read on first access. "pread" reads
     tensors into memory of their own, through the page cache. "auto" does the same, but reads data that
-    is not in the page cache directly from the device if it does not fit well into the available memory. On network and user-space (FUSE) file systems,
-    "mmap" is the same as "pread". The environment variable SAFETENSORS_BACKEND replaces "mmap" by
-    another backend. If the variable is "mmap", files are mapped on every file system.
+    is not in the page cache directly from the device if it does not fit into half of the memory with the
+    results. On network and user-space (FUSE) file systems, "mmap" is the same as "pread". The environment
+    variable SAFETENSORS_BACKEND replaces "mmap" by another backend. If the variable is "mmap", files are
+    mapped on every file system.
 
     `accept`: faults of the file that are no errors: "unknown_dtypes", "unused_bytes", or both.
     `tolerated` returns those that were found. A tensor of unknown dtype is an array of bytes (uint8), and

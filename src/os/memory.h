@@ -70,6 +70,10 @@ void give_up_pages(std::span<const std::byte> mapped) noexcept;
 // returns true if the system does not tell.
 [[nodiscard]] bool fits_in_machine(std::uint64_t size) noexcept;
 
+// Returns the memory of the machine in bytes, or less if the control groups (cgroups, version 2) of this process have a
+// smaller limit. 0: the system does not tell. Thread-safe. May throw std::bad_alloc.
+[[nodiscard]] std::uint64_t memory_size();
+
 // Returns a memory resource for containers. An allocation of kHugePage bytes or more comes from map_pages(), unless its
 // alignment is larger than kHugePage. All other allocations come from operator new. allocate() throws std::bad_alloc.
 // There is one resource per process. It is thread-safe and never destroyed.

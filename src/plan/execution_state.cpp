@@ -15,17 +15,12 @@
 #include "base/error.h"
 #include "file/slice_reader.h"
 #include "format/slice/slice.h"
-#include "os/available_memory.h"
 #include "os/huge_page_memory.h"
+#include "os/memory.h"
 #include "os/system_error.h"
 #include "plan/tuning.h"
 
 namespace safetensors::plan {
-namespace {
-
-using os::MemoryRequest;
-
-}  // namespace
 
 // The range of a file that a plan reads, and the size of the results made from it.
 struct ExecutionState::FileUse {
@@ -113,8 +108,8 @@ std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {
   return readers;
 }
 
-// Fills the page cache if the files fit into three quarters of the memory that the results leave. The rest is for the
-// programs that run meanwhile. Whole files count: later plans may read the other tensors, and other ranks other slices.
+// Fills the page cache if the files and the results together fit into half of the memory. The rest is for the programs
+// that run meanwhile. Whole files count: later plans may read the other tensors, and other ranks other slices.
 void ExecutionState::choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers) {
   cache_ = options_.cache;
   if (cache_ != Cache::automatic) return;
@@ -126,8 +121,8 @@ void ExecutionState::choose_cache(std::span<const std::unique_ptr<io::SourceRead
   if (missing == 0) return;
   std::uint64_t results = 0;
   for (const Item& item : items_) results += item.host_bytes();
-  const std::uint64_t available = os::available_memory().value_or(0);
-  if (missing > (available - std::min(results, available)) / 4 * 3) return;
+  const std::uint64_t usable = os::memory_size() / 2;
+  if (missing > usable - std::min(results, usable)) return;
   cache_ = Cache::fill;
   for (const std::unique_ptr<io::SourceReader>& reader : readers) reader->fill_cache();
 }
@@ -182,14 +177,14 @@ Status ExecutionState::finish_devices() noexcept {
 std::uint32_t ExecutionState::phase(std::size_t index) const noexcept {
   const Item& item = items_[index];
   const std::uint64_t offset = item.file_offset();
-  if (!item.may_be_direct() || slots_[index].reader->direct_alignment() <= MemoryRequest::kAlignment ||
-      offset % MemoryRequest::kAlignment != 0)
-    return MemoryRequest::kAnyPhase;
-  return static_cast<std::uint32_t>(offset % MemoryRequest::kPhase);
+  if (!item.may_be_direct() || slots_[index].reader->direct_alignment() <= os::MemoryRequest::kAlignment ||
+      offset % os::MemoryRequest::kAlignment != 0)
+    return os::MemoryRequest::kAnyPhase;
+  return static_cast<std::uint32_t>(offset % os::MemoryRequest::kPhase);
 }
 
 Status ExecutionState::place(std::span<const std::size_t> indices) {
-  std::vector<MemoryRequest> requests;
+  std::vector<os::MemoryRequest> requests;
   requests.reserve(indices.size());
   for (const std::size_t index : indices) {
     if (!items_[index].owned()) continue;

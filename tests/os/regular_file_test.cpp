@@ -276,6 +276,11 @@ TEST(Memory, AlignsLargeBlocksToPages) {
   }
 }
 
+TEST(MemorySize, IsSmallerThanMachine) {
+  EXPECT_GE(os::memory_size(), std::uint64_t{16} << 20);
+  EXPECT_TRUE(os::fits_in_machine(os::memory_size()));
+}
+
 TEST(Memory, RefusesMoreThanMachineHas) {
   const Error error = error_of(os::allocate(std::uint64_t{5} << 40));
   EXPECT_EQ(error.code, Errc::out_of_memory);

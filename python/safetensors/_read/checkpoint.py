@@ -46,7 +46,7 @@ class Checkpoint(Mapping[str, Tensor]):
     variants), a glob pattern, or an iterable of these. An index decides which tensors are present.
     `framework`: as in `safe_open`. `device`: the device of the tensors (torch and paddle).
     `backend`: "auto" reads files that are not in the page cache directly from the device if they do
-    not fit well into the available memory, else through the page cache. "pread" reads all bytes
+    not fit into half of the memory with the results, else through the page cache. "pread" reads all bytes
     through the page cache. "mmap" gives views of private maps of the files, on every file system.
     `accept`: as in `safe_open`; `load` and `stream` also return a tensor of unknown dtype as an array of
     its bytes.

@@ -67,8 +67,8 @@ def load(
     `memory_limit`: maximum number of bytes that are being read or converted, besides the results: a
     number, or a text such as "512MiB". 0 chooses it.
     `cache`: "keep" reads cached bytes from the page cache and the others directly from the device.
-    "fill" leaves the bytes in the page cache. "auto" is "fill" while the files fit well into the
-    available memory beside the results, else "keep".
+    "fill" leaves the bytes in the page cache. "auto" is "fill" if the files and the results together
+    fit into half of the memory, else "keep".
     `backend`: "auto" reads as `cache` says. "pread" reads through the page cache, as `cache="fill"`.
     "mmap" returns views of private maps of the files, as `load_file` does, also of slices whose
     bytes are adjacent, such as rows. It reads only other slices, and tensors that are cast or read

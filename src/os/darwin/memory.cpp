@@ -9,13 +9,18 @@
 
 namespace safetensors::os {
 
-// macOS makes swap files as it needs them. Those that exist now count.
-bool fits_in_machine(std::uint64_t size) noexcept {
+std::uint64_t memory_size() {
   std::uint64_t memory = 0;
   std::size_t length = sizeof memory;
-  if (::sysctlbyname("hw.memsize", &memory, &length, nullptr, 0) != 0) return true;
+  return ::sysctlbyname("hw.memsize", &memory, &length, nullptr, 0) == 0 ? memory : 0;
+}
+
+// macOS makes swap files as it needs them. Those that exist now count.
+bool fits_in_machine(std::uint64_t size) noexcept {
+  const std::uint64_t memory = memory_size();
+  if (memory == 0) return true;
   xsw_usage swap{};
-  length = sizeof swap;
+  std::size_t length = sizeof swap;
   if (::sysctlbyname("vm.swapusage", &swap, &length, nullptr, 0) != 0) swap = {};
   return size <= memory || size - memory <= swap.xsu_total;
 }

@@ -1,7 +1,6 @@
-// Asks macOS about the process, its threads, its open files, and the memory of the machine.
+// Asks macOS about the process, its threads and its open files.
 #include "os/process.h"
 
-#include <mach/mach.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -9,9 +8,7 @@
 #include <chrono>
 #include <limits>
 
-#include "os/available_memory.h"
 #include "os/directory.h"
-#include "os/memory.h"
 #include "os/system.h"
 
 namespace safetensors::os {
@@ -27,20 +24,6 @@ std::uint64_t random_bits() noexcept {
     random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
              process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
   return random;
-}
-
-// macOS drops inactive, speculative and purgeable pages when a program needs memory.
-std::optional<std::uint64_t> available_memory() {
-  vm_statistics64_data_t found{};
-  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
-  const mach_port_t host = ::mach_host_self();
-  const kern_return_t result =
-      ::host_statistics64(host, HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&found), &count);
-  (void)::mach_port_deallocate(::mach_task_self(), host);
-  if (result != KERN_SUCCESS) return std::nullopt;
-  // free_count includes the speculative pages.
-  const std::uint64_t pages = std::uint64_t{found.free_count} + found.inactive_count + found.purgeable_count;
-  return pages * page_size();
 }
 
 Result<std::vector<std::string>> paths_of_open_files() {

@@ -34,6 +34,12 @@ bool fits_in_machine(std::uint64_t size) noexcept {
   return !::GlobalMemoryStatusEx(&status) || size <= status.ullTotalPageFile;  // memory and page files together
 }
 
+std::uint64_t memory_size() {
+  MEMORYSTATUSEX status;
+  status.dwLength = sizeof status;
+  return ::GlobalMemoryStatusEx(&status) ? status.ullTotalPhys : 0;
+}
+
 // VirtualAlloc() does not align to kHugePage. So addresses for kHugePage bytes more are reserved, and only the aligned
 // range in them gets memory.
 Pages map_pages(std::uint64_t size, bool) noexcept {

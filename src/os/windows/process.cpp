@@ -5,7 +5,6 @@
 #include <bit>
 #include <chrono>
 
-#include "os/available_memory.h"
 #include "os/descriptor.h"
 #include "os/windows/native.h"
 
@@ -40,13 +39,6 @@ void wait_for_signal() noexcept {
 // The C library allows 2,048 descriptors (msvcrt) or 8,192 (the universal one).
 std::size_t descriptor_limit() noexcept {
   return 1024;
-}
-
-std::optional<std::uint64_t> available_memory() {
-  MEMORYSTATUSEX status;
-  status.dwLength = sizeof status;
-  if (!::GlobalMemoryStatusEx(&status)) return std::nullopt;
-  return std::min(status.ullAvailPhys, status.ullAvailPageFile);
 }
 
 }  // namespace safetensors::os

@@ -7,7 +7,6 @@ set(left_out
   io/atomic_file_mounts_test.cpp      # mounts, and /sys
   io/atomic_file_new_path_test.cpp    # files without a name
   io/direct_writer_test.cpp           # O_DIRECT
-  os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
   os/huge_page_memory_test.cpp     # huge pages
   os/leased_map_test.cpp              # leases

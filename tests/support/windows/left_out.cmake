@@ -11,7 +11,6 @@ set(left_out
   format/header_memory_test.cpp       # counts allocations: free() of Windows refuses aligned memory
   file/index_memory_test.cpp          # the same
   write/accept_memory_test.cpp        # the same
-  os/available_memory_test.cpp        # control groups
   os/file_system_test.cpp             # numbers of file systems of Linux
   os/huge_page_memory_test.cpp     # huge pages
   os/leased_map_test.cpp              # leases
