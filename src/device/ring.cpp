@@ -15,7 +15,6 @@
 namespace safetensors::device {
 namespace {
 
-constexpr RingOptions kDefaults;
 constexpr std::size_t kMinSlots = 2;  // one slot is read while the other is copied
 constexpr std::size_t kMinSlotBytes = std::size_t{1} << 20;
 constexpr std::size_t kPage = 4096;  // bytes
@@ -24,7 +23,7 @@ constexpr std::size_t kPage = 4096;  // bytes
 
 RingOptions ring_within(std::size_t budget) noexcept {
   RingOptions options;
-  options.slot_bytes = std::min(budget / kDefaults.slots / kPage * kPage, kDefaults.slot_bytes);
+  options.slot_bytes = std::min(budget / options.slots / kPage * kPage, options.slot_bytes);
   if (options.slot_bytes >= kMinSlotBytes) return options;
   options.slot_bytes = kMinSlotBytes;
   options.slots = static_cast<unsigned>(std::max(budget / kMinSlotBytes, kMinSlots));
@@ -40,10 +39,8 @@ Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> c
     if (!current.ok()) {
       return ring->cuda_->error(current.result(), "cannot use CUDA device " + std::to_string(device));
     }
-    Status status = ring->make_streams(options.streams != 0 ? options.streams : kDefaults.streams, options.after);
-    if (!status) return std::move(status).error();
-    status = ring->make_slots(options.slots != 0 ? options.slots : kDefaults.slots,
-                              options.slot_bytes != 0 ? options.slot_bytes : kDefaults.slot_bytes);
+    Status status = ring->make_streams(options.streams, options.after);
+    if (status) status = ring->make_slots(options.slots, options.slot_bytes);
     if (!status) return std::move(status).error();
     return ring;
   });
@@ -136,7 +133,7 @@ void CopyRing::unpin() noexcept {
   slots_.clear();
 }
 
-void CopyRing::tear_down() noexcept {
+CopyRing::~CopyRing() {
   if (!context_) return;
   const CudaCalls& calls = cuda_->calls();
   {
@@ -155,19 +152,13 @@ void CopyRing::tear_down() noexcept {
   (void)calls.primary_context_release(device_);
 }
 
-CopyRing::~CopyRing() {
-  tear_down();
-}
-
 Result<CopyRing::Slot> CopyRing::acquire() noexcept {
   return base::guarded([&]() -> Result<Slot> {
     std::size_t index = 0;
     bool copied = false;
     {
       std::unique_lock lock(mutex_);
-      const auto ready = [&] { return failed_ || !free_.empty() || !in_flight_.empty(); };
-      if (!ready()) ++stats_.slot_waits;
-      available_.wait(lock, ready);
+      available_.wait(lock, [&] { return failed_ || !free_.empty() || !in_flight_.empty(); });
       if (failed_) return error_;
       copied = free_.empty();
       if (copied) {
@@ -177,7 +168,6 @@ Result<CopyRing::Slot> CopyRing::acquire() noexcept {
         index = free_.back();
         free_.pop_back();
       }
-      stats_.max_in_use = std::max(stats_.max_in_use, static_cast<unsigned>(slots_.size() - free_.size()));
     }
     // The slot is in no list now, so no other thread waits for it or reuses its event. Wait without the mutex.
     if (copied) {
@@ -192,74 +182,44 @@ Status CopyRing::wait_for(std::size_t index) noexcept {
   const Current current(calls, context_);
   CudaResult result = current.result();
   if (result == CudaResult::success) result = calls.event_query(slots_[index].event);
-  if (result == CudaResult::not_ready) {
-    {
-      const std::lock_guard lock(mutex_);
-      ++stats_.waits;
-    }
-    result = calls.event_synchronize(slots_[index].event);
-  }
-  return result == CudaResult::success ? Status() : fail(result, slots_[index].bytes);
+  if (result == CudaResult::not_ready) result = calls.event_synchronize(slots_[index].event);
+  return result == CudaResult::success ? Status() : fail(result);
 }
 
 Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
   return base::guarded([&]() -> Status {
-    if (Status status = check(slot, parts); !status) return status;
     std::uint64_t bytes = 0;
     for (const Part& part : parts) bytes += part.size;
-    std::size_t stream = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (failed_) return error_;
-      stream = next_stream_;
-      if (bytes != 0) next_stream_ = (next_stream_ + 1) % streams_.size();
-    }
     if (bytes == 0) return {};
+    std::unique_lock lock(mutex_);
+    if (failed_) return error_;
+    const Stream stream = streams_[next_stream_];
+    next_stream_ = (next_stream_ + 1) % streams_.size();
+    lock.unlock();
     // From here on the slot does not return to the ring on a failure, because a part of it may already be in flight.
-    const std::size_t index = slot.index_;
     slot.ring_ = nullptr;
-    slots_[index].stream = stream;
-    slots_[index].bytes = bytes;
-    if (const CudaResult result = begin(index, parts); result != CudaResult::success) return fail(result, bytes);
-    put_in_flight(index);
+    const CudaResult result = begin(slots_[slot.index_], parts, stream);
+    if (result != CudaResult::success) return fail(result);
+    lock.lock();
+    in_flight_.push_back(slot.index_);  // does not allocate
+    stats_.bytes += bytes;
+    lock.unlock();
+    available_.notify_one();
     return {};
   });
 }
 
-Status CopyRing::check(const Slot& slot, std::span<const Part> parts) const {
-  if (slot.ring_ != this) return base::make_error(Errc::invalid_argument, "slot is of another ring, or of none");
-  for (const Part& part : parts) {
-    if (part.from <= slot_bytes_ && part.size <= slot_bytes_ - part.from) continue;
-    return base::make_error(Errc::invalid_argument, "part of " + std::to_string(part.size) + " bytes from byte " +
-                                                        std::to_string(part.from) + ", but the slot has " +
-                                                        std::to_string(slot_bytes_));
-  }
-  return {};
-}
-
-CudaResult CopyRing::begin(std::size_t index, std::span<const Part> parts) noexcept {
+CudaResult CopyRing::begin(const Pinned& slot, std::span<const Part> parts, Stream stream) noexcept {
   const CudaCalls& calls = cuda_->calls();
-  const Pinned& slot = slots_[index];
   const Current current(calls, context_);
   if (!current.ok()) return current.result();
   for (const Part& part : parts) {
     if (part.size == 0) continue;
     const CudaResult result =
-        calls.copy_to_device_async(part.device_address, slot.memory + part.from, part.size, streams_[slot.stream]);
+        calls.copy_to_device_async(part.device_address, slot.memory + part.from, part.size, stream);
     if (result != CudaResult::success) return result;
   }
-  return calls.event_record(slot.event, streams_[slot.stream]);
-}
-
-void CopyRing::put_in_flight(std::size_t index) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    slots_[index].ticket = ++last_ticket_;
-    in_flight_.push_back(index);  // does not allocate
-    stats_.bytes += slots_[index].bytes;
-    ++stats_.copies;
-  }
-  available_.notify_one();
+  return calls.event_record(slot.event, stream);
 }
 
 void CopyRing::give_back(std::size_t index) noexcept {
@@ -270,52 +230,25 @@ void CopyRing::give_back(std::size_t index) noexcept {
   available_.notify_one();
 }
 
+// The slots stay in flight: acquire() finds that their events have completed.
 Status CopyRing::finish() noexcept {
   return base::guarded([&]() -> Status {
-    std::uint64_t ticket = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      ticket = last_ticket_;
-    }
     const CudaCalls& calls = cuda_->calls();
     const Current current(calls, context_);
-    if (!current.ok()) return fail(current.result(), 0);
+    if (!current.ok()) return fail(current.result());
     // Synchronize every stream even after a failure: no copy may write to the device after finish().
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      const CudaResult result = calls.stream_synchronize(streams_[i]);
-      if (result != CudaResult::success) (void)fail(result, bytes_in_flight(i));
+    for (const Stream stream : streams_) {
+      const CudaResult result = calls.stream_synchronize(stream);
+      if (result != CudaResult::success) (void)fail(result);
     }
     const std::lock_guard lock(mutex_);
-    if (failed_) return error_;
-    reclaim_until(ticket);
-    return {};
+    return failed_ ? Status(error_) : Status();
   });
 }
 
-// Frees the slots of all copies up to the ticket. The caller must hold mutex_.
-void CopyRing::reclaim_until(std::uint64_t ticket) noexcept {
-  const auto done = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                 [&](std::size_t index) { return slots_[index].ticket > ticket; });
-  free_.insert(free_.end(), in_flight_.begin(), done);  // does not allocate
-  in_flight_.erase(in_flight_.begin(), done);
-}
-
-std::uint64_t CopyRing::bytes_in_flight(std::size_t stream) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::uint64_t bytes = 0;
-  for (const std::size_t index : in_flight_) {
-    if (slots_[index].stream == stream) bytes += slots_[index].bytes;
-  }
-  return bytes;
-}
-
-// Stores the failure if it is the first one, wakes all waiting threads, and returns the first failure. bytes: the size
-// of the failed copy, or 0 if no copy failed.
-Status CopyRing::fail(CudaResult result, std::uint64_t bytes) noexcept {
-  Status status = base::guarded([&]() -> Status {
-    if (bytes == 0) return cuda_->error(result, "cannot wait for the device");
-    return cuda_->error(result, "cannot copy " + std::to_string(bytes) + " bytes to the device");
-  });
+// Stores the failure if it is the first one, wakes all waiting threads, and returns the first failure.
+Status CopyRing::fail(CudaResult result) noexcept {
+  Status status = base::guarded([&]() -> Status { return cuda_->error(result, "cannot copy to the device"); });
   {
     const std::lock_guard lock(mutex_);
     if (!failed_) error_ = std::move(status).error();

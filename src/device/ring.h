@@ -21,9 +21,9 @@ namespace safetensors::device {
 
 // Options of a ring. It pins at most slots * slot_bytes bytes.
 struct RingOptions {
-  unsigned slots = 8;                              // 0: 8
-  std::size_t slot_bytes = std::size_t{16} << 20;  // 0: 16 MiB
-  unsigned streams = 2;                            // 0: 2
+  unsigned slots = 8;
+  std::size_t slot_bytes = std::size_t{16} << 20;
+  unsigned streams = 2;
   // Copies begin after the work that this CUDA stream received before create(), because a stream-ordered allocator may
   // return memory that earlier work still uses.
   Stream after = nullptr;
@@ -34,12 +34,8 @@ struct RingOptions {
 [[nodiscard]] RingOptions ring_within(std::size_t budget) noexcept;
 
 struct RingStats {
-  std::uint64_t bytes = 0;       // bytes of the copies that began
-  std::uint64_t copies = 0;      // number of slots whose copy began
-  std::uint64_t waits = 0;       // number of times that acquire() waited for the device
-  std::uint64_t slot_waits = 0;  // number of times that acquire() waited for a slot of another thread
+  std::uint64_t bytes = 0;  // bytes of the copies that began
   unsigned slots = 0;
-  unsigned max_in_use = 0;  // maximum number of slots in use at the same time
   std::size_t slot_bytes = 0;
   std::size_t pinned_bytes = 0;
 };
@@ -98,10 +94,9 @@ class CopyRing {
   // out_of_memory.
   [[nodiscard]] Result<Slot> acquire() noexcept;
 
-  // Begins a copy of parts of the slot, in the given order. Checks all parts before it copies the first one. The caller
-  // must not access the memory of the slot any more. The device addresses of the parts must stay valid until finish()
-  // or the destructor of the ring. Errors: device_failed, out_of_memory, and invalid_argument. After invalid_argument,
-  // the ring is still usable.
+  // Begins a copy of parts of a slot of this ring, in the given order. The caller must not access the memory of the
+  // slot any more. The device addresses of the parts must stay valid until finish() or the destructor of the ring.
+  // Errors: device_failed, out_of_memory.
   [[nodiscard]] Status copy_parts(Slot slot, std::span<const Part> parts) noexcept;
 
   // Waits for every copy that began before the call. Error: the first failure of any copy.
@@ -113,10 +108,7 @@ class CopyRing {
   // A slot. It has one owner at a time: free_, in_flight_ or a Slot. After a failure it may have none.
   struct Pinned {
     std::byte* memory = nullptr;
-    Event event = nullptr;     // recorded after the slot's last copy
-    std::size_t stream = 0;    // index of the CUDA stream of the last copy
-    std::uint64_t bytes = 0;   // bytes of the last copy
-    std::uint64_t ticket = 0;  // number of the last copy; later copies have higher numbers
+    Event event = nullptr;  // recorded after the slot's last copy
   };
 
   explicit CopyRing(std::shared_ptr<const Cuda> cuda) noexcept : cuda_(std::move(cuda)) {}
@@ -125,16 +117,11 @@ class CopyRing {
   Status make_slots(unsigned count, std::size_t bytes);
   CudaResult pin(unsigned count, std::size_t bytes) noexcept;
   void unpin() noexcept;
-  void tear_down() noexcept;
 
   void give_back(std::size_t index) noexcept;
-  Status check(const Slot& slot, std::span<const Part> parts) const;
   Status wait_for(std::size_t index) noexcept;
-  CudaResult begin(std::size_t index, std::span<const Part> parts) noexcept;
-  void put_in_flight(std::size_t index) noexcept;
-  void reclaim_until(std::uint64_t ticket) noexcept;
-  std::uint64_t bytes_in_flight(std::size_t stream) noexcept;
-  Status fail(CudaResult result, std::uint64_t bytes) noexcept;
+  CudaResult begin(const Pinned& slot, std::span<const Part> parts, Stream stream) noexcept;
+  Status fail(CudaResult result) noexcept;
 
   const std::shared_ptr<const Cuda> cuda_;
   Device device_ = 0;
@@ -148,7 +135,6 @@ class CopyRing {
   std::vector<std::size_t> free_;
   std::vector<std::size_t> in_flight_;  // indexes of slots, the oldest copy first
   std::size_t next_stream_ = 0;
-  std::uint64_t last_ticket_ = 0;
   RingStats stats_;
   bool failed_ = false;
   Error error_;

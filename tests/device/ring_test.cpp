@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,7 +20,6 @@ using device::Cuda;
 using device::CudaResult;
 using device::Current;
 using device::RingOptions;
-using device::RingStats;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -101,10 +101,7 @@ TEST_F(CopyRingTest, CopiesBytesFromManyThreads) {
     ASSERT_TRUE(succeeds(send_all(*ring, text, memory.address(), 1000, 6)));
     ASSERT_TRUE(succeeds(ring->finish()));
     ASSERT_EQ(memory.bytes(), text);
-    const RingStats stats = ring->stats();
-    EXPECT_EQ(stats.copies, 200u);
-    EXPECT_EQ(stats.bytes, 200000u);
-    EXPECT_LE(stats.max_in_use, 2 + seed);
+    EXPECT_EQ(ring->stats().bytes, 200000u);
   }
 }
 
@@ -121,7 +118,6 @@ TEST_F(CopyRingTest, CopiesPartsToDifferentAddresses) {
   ASSERT_TRUE(succeeds(ring->finish()));
   EXPECT_EQ(first.bytes(), "bcd");
   EXPECT_EQ(second.bytes(), "ag");
-  EXPECT_EQ(ring->stats().copies, 1u);
   EXPECT_EQ(ring->stats().bytes, 5u);
 }
 
@@ -143,8 +139,7 @@ TEST_F(CopyRingTest, WaitsForOldestCopy) {
   third.join();
   ASSERT_TRUE(succeeds(ring->finish()));
   EXPECT_EQ(memory.bytes(), "abc");
-  EXPECT_EQ(ring->stats().waits, 1u);
-  EXPECT_EQ(ring->stats().max_in_use, 2u);
+  EXPECT_EQ(driver.calls("cuEventSynchronize"), 1u);
 }
 
 TEST_F(CopyRingTest, WaitsForCopiesInSeveralThreads) {
@@ -167,12 +162,14 @@ TEST_F(CopyRingTest, WaitsForSlotOfOtherThread) {
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
   std::byte* const memory = held->bytes().data();
+  std::atomic<bool> asks{false};
   std::thread other([&] {
+    asks = true;
     const auto slot = ring->acquire();
     EXPECT_TRUE(succeeds(slot));
     EXPECT_EQ(slot->bytes().data(), memory);
   });
-  while (ring->stats().slot_waits == 0) std::this_thread::yield();
+  while (!asks) std::this_thread::yield();
   { const CopyRing::Slot dropped = std::move(*held); }
   other.join();
 }
@@ -180,38 +177,16 @@ TEST_F(CopyRingTest, WaitsForSlotOfOtherThread) {
 TEST_F(CopyRingTest, TakesBackDroppedSlots) {
   const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
+  const std::byte* const first = ring->acquire().value().bytes().data();
   for (int i = 0; i < 10; ++i) {
     auto slot = ring->acquire();
     ASSERT_TRUE(succeeds(slot));
     EXPECT_EQ(slot->bytes().size(), 16u);
+    EXPECT_EQ(slot->bytes().data(), first);
     if (i % 2 != 0) continue;
     ASSERT_TRUE(succeeds(copy(*ring, std::move(*slot), 0, memory.address())));
   }
-  EXPECT_EQ(ring->stats().copies, 0u);
-  EXPECT_EQ(ring->stats().max_in_use, 1u);
-}
-
-TEST_F(CopyRingTest, ContinuesAfterWrongArguments) {
-  const TestDeviceMemory memory(*cuda, 16);
-  const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
-  auto slot = ring->acquire();
-  Error error = error_of(copy(*ring, std::move(*slot), 17, memory.address()));
-  EXPECT_EQ(error.code, Errc::invalid_argument);
-  EXPECT_EQ(error.message, "part of 17 bytes from byte 0, but the slot has 16");
-  slot = ring->acquire();
-  const std::array parts = {CopyRing::Part{0, 1, memory.address()}, CopyRing::Part{17, 0, memory.address()}};
-  EXPECT_EQ(error_of(ring->copy_parts(std::move(*slot), parts)).message,
-            "part of 0 bytes from byte 17, but the slot has 16");
-  slot = ring->acquire();
-  const std::array wraps = {CopyRing::Part{8, ~std::size_t{0} - 3, memory.address()}};
-  EXPECT_EQ(error_of(ring->copy_parts(std::move(*slot), wraps)).message,
-            "part of " + std::to_string(~std::size_t{0} - 3) + " bytes from byte 8, but the slot has 16");
-  EXPECT_EQ(error_of(copy(*ring, std::move(*slot), 1, memory.address())).message,
-            "slot is of another ring, or of none");
-  EXPECT_EQ(ring->stats().copies, 0u);
-  ASSERT_TRUE(succeeds(send(*ring, "still here", memory.address())));
-  ASSERT_TRUE(succeeds(ring->finish()));
-  EXPECT_EQ(memory.bytes().substr(0, 10), "still here");
+  EXPECT_EQ(ring->stats().bytes, 0u);
 }
 
 TEST_F(CopyRingTest, PinsNoMoreThanRequested) {
@@ -308,10 +283,9 @@ TEST_F(CopyRingTest, WaitsOncePerStreamAndBatch) {
   EXPECT_EQ(driver.calls("cuStreamSynchronize"), 10u);
   EXPECT_EQ(driver.calls("cuEventSynchronize"), 0u);
   EXPECT_EQ(driver.calls("cuMemHostAlloc"), 8u);
-  EXPECT_EQ(ring->stats().waits, 0u);
 }
 
-TEST_F(CopyRingTest, TakesBackEarlierSlotsOnFinish) {
+TEST_F(CopyRingTest, ReusesSlotsOfFinishedCopies) {
   const TestDeviceMemory memory(*cuda, 3);
   driver.hold(1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16, .streams = 1});
@@ -323,7 +297,7 @@ TEST_F(CopyRingTest, TakesBackEarlierSlotsOnFinish) {
   finishing.join();
   EXPECT_EQ(driver.state().copies, 1);
   ASSERT_TRUE(succeeds(send(*ring, "c", memory.address() + 2)));
-  EXPECT_EQ(ring->stats().waits, 0u);
+  EXPECT_EQ(driver.calls("cuEventSynchronize"), 0u);
   driver.hold(0);
   ASSERT_TRUE(succeeds(ring->finish()));
   EXPECT_EQ(memory.bytes(), "abc");
