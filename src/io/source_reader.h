@@ -27,13 +27,14 @@ struct ReadCounts {
   }
 };
 
-// Memory of one thread: for direct reads whose destination is not aligned, or for reading short pieces together.
+// Memory of one thread: for direct reads whose destination is not aligned, for reading short pieces together, or for
+// bytes that are not yet in the form of the result.
 class BounceBuffer {
  public:
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
   // One huge page, for long direct reads: the system cuts a read into small pages into many requests to the device.
   static constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
-  // Returns kBytes or kHugeBytes bytes, aligned to 4096 bytes. Allocates if it has less. Error: out_of_memory.
+  // Returns memory that is aligned to 4096 bytes. Allocates if it has less. Error: out_of_memory.
   [[nodiscard]] Result<std::span<std::byte>> memory(std::size_t size = kBytes) noexcept;
 
  private:

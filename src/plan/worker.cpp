@@ -35,16 +35,33 @@ Status Worker::work(const Job& job) noexcept {
   return status;
 }
 
+// Reads straight into the result if it can. Otherwise reads into the staging buffer first.
 Status Worker::work_on_host(const Job& job) {
-  switch (job.kind) {
-    case Job::Kind::batch:
-      return batch(job);
-    case Job::Kind::pieces:
-      return pieces(job);
-    case Job::Kind::range:
-      break;
+  if (job.size == 0) return {};
+  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
+  const auto size = static_cast<std::size_t>(job.size);
+  const bool direct = in_place(job);
+  std::span<std::byte> memory;
+  if (direct) {
+    memory = {destination(indices.front(), job.item_offset, size), size};
+  } else {
+    const Result<std::span<std::byte>> staged = staging(run_.items()[indices.front()], size);
+    if (!staged) return staged.error();
+    memory = *staged;
   }
-  return range(job);
+  if (Status status = fetch(job, memory); !status) return status;
+  for (const std::size_t index : indices) {
+    const Item& item = run_.items()[index];
+    const std::span<std::byte> bytes = job.kind != Job::Kind::batch
+                                           ? memory
+                                           : memory.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
+                                                            static_cast<std::size_t>(item.stored));
+    if (direct)
+      finish(index, bytes.size());
+    else if (Status status = deliver(index, job.item_offset, bytes); !status)
+      return status;
+  }
+  return {};
 }
 
 // Executes the job in the same way as for the host. For a device, destination() returns parts of the slot and records
@@ -66,76 +83,30 @@ Status Worker::work_on_device(const Job& job, device::CopyRing& ring) {
   return {};
 }
 
-Status Worker::range(const Job& job) {
-  const std::size_t index = run_.order()[job.first];
-  const Item& item = run_.items()[index];
-  const Slot& slot = run_.slot(index);
-  const auto size = static_cast<std::size_t>(job.size);
-  if (size == 0) return {};
-  if (item.plain()) {
-    const std::span<std::byte> to(destination(index, job.item_offset, size), size);
-    if (Status status = read(item, slot, job.offset, to); !status) return status;
-    finish(index, to.size());
-    return {};
-  }
-  const Result<std::span<std::byte>> staged = staging(item, size);
-  if (!staged) return staged.error();
-  if (Status status = read(item, slot, job.offset, *staged); !status) return status;
-  return deliver(index, job.item_offset, *staged);
-}
-
-// If destinations are contiguous in file order, reads straight into them. Otherwise reads into the staging buffer
-// first.
-Status Worker::batch(const Job& job) {
+// Returns whether results have the bytes of the file, and the destinations of several items are contiguous in file
+// order.
+bool Worker::in_place(const Job& job) {
   const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
-  std::byte* const start = run_.slot(indices.front()).memory;
+  if (job.kind != Job::Kind::batch) return run_.items()[indices.front()].plain();
+  const std::byte* const start = run_.slot(indices.front()).memory;
   std::uint64_t end = 0;  // end of the items before, from the start of the batch
-  const bool contiguous = start != nullptr && std::ranges::all_of(indices, [&](std::size_t index) {
-                            const Item& item = run_.items()[index];
-                            if (!item.plain() || item.file_offset() - job.offset != end) return false;
-                            return run_.slot(index).memory == start + std::exchange(end, end + item.stored);
-                          });
-  std::span<std::byte> memory(start, static_cast<std::size_t>(job.size));
-  if (!contiguous) {
-    const Result<std::span<std::byte>> staged =
-        staging(run_.items()[indices.front()], static_cast<std::size_t>(job.size));
-    if (!staged) return staged.error();
-    memory = *staged;
-  }
-  if (Status status = read_batch(job, memory); !status) return status;
-  for (const std::size_t index : indices) {
-    const Item& item = run_.items()[index];
-    const auto bytes = memory.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
-                                      static_cast<std::size_t>(item.stored));
-    if (contiguous)
-      finish(index, bytes.size());
-    else if (Status status = deliver(index, 0, bytes); !status)
-      return status;
-  }
-  return {};
+  return start != nullptr && std::ranges::all_of(indices, [&](std::size_t index) {
+           const Item& item = run_.items()[index];
+           if (!item.plain() || item.file_offset() - job.offset != end) return false;
+           return run_.slot(index).memory == start + std::exchange(end, end + item.stored);
+         });
 }
 
-Status Worker::pieces(const Job& job) {
+// Reads the bytes of a job.
+Status Worker::fetch(const Job& job, std::span<std::byte> to) {
+  if (job.kind == Job::Kind::batch) return read_batch(job, to);
   const std::size_t index = run_.order()[job.first];
   const Item& item = run_.items()[index];
   const Slot& slot = run_.slot(index);
-  const auto size = static_cast<std::size_t>(job.size);
-  std::span<std::byte> to;
-  if (item.plain()) {
-    to = {destination(index, job.item_offset, size), size};
-  } else {
-    const Result<std::span<std::byte>> staged = staging(item, size);
-    if (!staged) return staged.error();
-    to = *staged;
-  }
-  if (!slot.mapped.bytes.empty()) {
-    file::gather_slice(*item.slice, job.pieces, slot.mapped.bytes.data(), to.data());
-    cost_.bytes_mapped += to.size();
-  } else if (Status status = gather(item, slot, job.pieces, to); !status) {
-    return status;
-  }
-  if (!item.plain()) return deliver(index, job.item_offset, to);
-  finish(index, to.size());
+  if (job.kind == Job::Kind::range) return read(item, slot, job.offset, to);
+  if (slot.mapped.bytes.empty()) return gather(item, slot, job.pieces, to);
+  file::gather_slice(*item.slice, job.pieces, slot.mapped.bytes.data(), to.data());
+  cost_.bytes_mapped += to.size();
   return {};
 }
 
@@ -283,15 +254,8 @@ void Worker::finish(std::size_t index, std::uint64_t bytes) noexcept {
 }
 
 Result<std::span<std::byte>> Worker::staging(const Item& item, std::size_t size) {
-  if (staging_capacity_ < size) {
-    staging_.reset();
-    staging_capacity_ = 0;
-    Result<std::shared_ptr<std::byte>> made = os::allocate(size, 4096);
-    if (!made) return item.file().describe(item.info(), std::move(made).error());
-    staging_ = *std::move(made);
-    staging_capacity_ = size;
-  }
-  return std::span<std::byte>(staging_.get(), size);
+  Result<std::span<std::byte>> memory = staging_.memory(size);
+  return memory ? memory : item.file().describe(item.info(), std::move(memory).error());
 }
 
 }  // namespace safetensors::plan

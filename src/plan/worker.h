@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -64,9 +63,8 @@ class Worker {
  private:
   Status work_on_host(const Job& job);
   Status work_on_device(const Job& job, device::CopyRing& ring);
-  Status range(const Job& job);
-  Status batch(const Job& job);
-  Status pieces(const Job& job);
+  bool in_place(const Job& job);
+  Status fetch(const Job& job, std::span<std::byte> to);
   Status gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
   static bool may_map(const Item& item, const Slot& slot);
   bool gather_mapped(const Item& item, file::PieceRange pieces, const file::PieceExtent& extent,
@@ -86,8 +84,7 @@ class Worker {
   io::ReaderThread reader_thread_;
   io::BounceBuffer gather_bounce_;  // for short pieces of slices
   GatherChoice gather_choice_;
-  std::shared_ptr<std::byte> staging_;
-  std::size_t staging_capacity_ = 0;
+  io::BounceBuffer staging_;  // for bytes that are cast or scattered
 
   // State of a job whose results go to a device.
   std::byte* pinned_ = nullptr;  // a slot of the ring
