@@ -14,11 +14,11 @@ enum class Lines : unsigned char {
   indented,  // a line per element, two spaces per level
 };
 
-// Reads a value of any type and appends it to out. Numbers keep their text. Strings are written by append_string(), or
-// by append_ascii_string() if the copy is indented. open: the number of containers that are open around the value,
-// in the text of the reader and in the copy. Returns false on failure, as the functions of Reader do. Throws
-// std::bad_alloc.
-[[nodiscard]] bool copy_value(Reader& reader, unsigned open, std::string& out, Lines lines = Lines::one);
+// Reads a value of any type and appends it to out, which may be null. Numbers keep their text. Strings are written by
+// append_string(), or by append_ascii_string() if the copy is indented. open: the number of containers that are open
+// around the value, in the text of the reader and in the copy. Returns false on failure, as the functions of Reader do.
+// Throws std::bad_alloc if there is an out.
+[[nodiscard]] bool copy_value(Reader& reader, unsigned open, std::string* out, Lines lines = Lines::one);
 
 // Begins a line with two spaces per level.
 void append_line(std::string& out, unsigned depth);

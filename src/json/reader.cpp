@@ -1,4 +1,4 @@
-// Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and walk_value() keeps
+// Reads JSON by recursive descent without recursion: the caller pulls one token after the other, and copy_value() keeps
 // its own stack of 127 bits. So hostile nesting cannot exhaust the stack.
 //
 // Strings are unescaped in place and returned as views: a header needs no memory beyond its text. Strings make up much
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "json/walk.h"
+#include "json/copy.h"
 
 namespace safetensors::json {
 namespace {
@@ -284,15 +284,7 @@ bool Reader::skip_scalar() noexcept {
 }
 
 bool Reader::skip_value(unsigned open) noexcept {
-  struct {
-    [[nodiscard]] bool scalar(Reader& reader, unsigned) const { return reader.skip_scalar(); }
-    void bracket(char) const {}
-    void element(unsigned) const {}
-    void key(std::string_view) const {}
-    void comma() const {}
-    void end(char, unsigned, bool) const {}
-  } skip;
-  return walk_value(*this, open, skip);
+  return copy_value(*this, open, nullptr);
 }
 
 bool Reader::end() noexcept {

@@ -79,6 +79,8 @@ class Reader {
   }
   // Checks and skips a value of any type. open: the number of containers that are open around it.
   [[nodiscard]] bool skip_value(unsigned open) noexcept;
+  // The same for a string, a number or a literal.
+  [[nodiscard]] bool skip_scalar() noexcept;
   // Checks that only white space remains and that all of the text is UTF-8.
   [[nodiscard]] bool end() noexcept;
 
@@ -123,7 +125,6 @@ class Reader {
   bool exponent(Number& out) noexcept;
   bool skip_number() noexcept;
   bool skip_literal(std::string_view literal) noexcept;
-  bool skip_scalar() noexcept;
 
   char* begin_;
   char* end_;

@@ -18,7 +18,7 @@ std::string copied(std::string_view text, Lines lines = Lines::one, unsigned ope
   padded.append(Reader::kPadding, '\0');
   Reader reader(padded.data(), text.size());
   std::string out;
-  if (copy_value(reader, open, out, lines) && reader.end()) return out;
+  if (copy_value(reader, open, &out, lines) && reader.end()) return out;
   return std::string(reader.failure().what) + " at " + std::to_string(reader.failure().offset);
 }
 

@@ -32,7 +32,7 @@ bool append_members(json::Reader& reader, std::string& out) {
     json::append_ascii_string(out, key);
     out += ": ";
     const bool skipped = key == "total_size";
-    if (!json::copy_value(reader, kMemberDepth, out, json::Lines::indented)) return false;
+    if (!json::copy_value(reader, kMemberDepth, &out, json::Lines::indented)) return false;
     if (skipped) out.resize(before);
     if (!reader.next('}', more)) return false;
   }

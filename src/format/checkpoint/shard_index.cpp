@@ -133,7 +133,7 @@ bool IndexParser::metadata() {
     json::append_string(text, key);
     text += ':';
     const std::size_t value = text.size();
-    if (!json::copy_value(reader_, 2, text)) return false;
+    if (!json::copy_value(reader_, 2, &text)) return false;
     if (key == "total_size") {
       index_.has_total_size_ = true;
       index_.total_size_ = base::to_integer(std::string_view(text).substr(value));
