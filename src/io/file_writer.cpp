@@ -48,16 +48,6 @@ bool fits(const os::DirectAlignment& alignment) noexcept {
          alignment.offset <= kDirectChunk;
 }
 
-// Subtracts up to `wanted` from remaining, and returns the number subtracted.
-unsigned take(std::atomic<unsigned>& remaining, std::size_t wanted) noexcept {
-  unsigned now = remaining.load();
-  unsigned taken = 0;
-  do {
-    taken = static_cast<unsigned>(std::min<std::size_t>(now, wanted));
-  } while (!remaining.compare_exchange_weak(now, now - taken));
-  return taken;
-}
-
 }  // namespace
 
 std::size_t Chunks::count() const noexcept {
@@ -216,9 +206,11 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
 template <class Write>
 Status FileWriter::write_chunks(const Chunks& chunks, Write write) {
   const std::size_t count = chunks.count();
-  const unsigned helpers = take(helpers_, count - 1);
+  unsigned helpers = 0;
+  while (helpers + 1 < count && helpers_.fetch_sub(1) > 0) ++helpers;
+  if (helpers + 1 < count) helpers_.fetch_add(1);  // no helper was left for the last subtraction
   Status status = os::run_parallel(count, helpers + 1, [&](std::size_t index) { return write(chunks[index]); });
-  helpers_.fetch_add(helpers);
+  helpers_.fetch_add(static_cast<int>(helpers));
   return status;
 }
 

@@ -162,8 +162,8 @@ class FileWriter {
   std::atomic<bool> direct_refused_{false};  // the system has refused a direct write
   BounceBufferPool own_bounce_buffers_;
   BounceBufferPool* bounce_buffers_ = &own_bounce_buffers_;
-  std::atomic<unsigned> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
-  std::atomic<std::uint64_t> written_{0};              // bytes written in all
+  std::atomic<int> helpers_{kDirectThreads - 1};  // number of threads that calls may still start
+  std::atomic<std::uint64_t> written_{0};         // bytes written in all
 };
 
 }  // namespace safetensors::io

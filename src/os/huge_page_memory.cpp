@@ -107,7 +107,6 @@ Status place_small(std::span<MemoryRequest> requests, std::uint64_t size) {
 }
 
 Status place_large(std::span<MemoryRequest> requests, std::uint64_t size) {
-  if (!fits_in_machine(size)) base::raise(std::bad_alloc());
   const Pages pages = map_pages(size, requests.size() > 1);
   if (pages.begin == nullptr) base::raise(std::bad_alloc());
   std::shared_ptr<Region> region;
