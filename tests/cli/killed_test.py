@@ -12,12 +12,10 @@ strace kills the command. Without strace, and where it may not trace, the tests 
 import json
 import os
 import shutil
-import struct
 import subprocess
-import tempfile
 import unittest
 
-from command import PROGRAM
+from command import PROGRAM, FolderTest
 
 KILLS = int(os.environ.get("SAFETENSORS_TEST_KILLS", "6"))
 TENSORS = 5
@@ -35,27 +33,13 @@ CASES = {
 }
 
 
-def write_file(path, value):
-    tensors = {
-        f"t{i}": {"dtype": "U8", "shape": [BYTES], "data_offsets": [i * BYTES, (i + 1) * BYTES]} for i in range(TENSORS)
-    }
-    header = json.dumps(tensors).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + bytes([value]) * BYTES * TENSORS)
-
-
-class KilledTest(unittest.TestCase):
+class KilledTest(FolderTest):
     def setUp(self):
-        self.folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.folder)
-        with open(self.path("names"), "w") as file:
-            file.write("t0\trenamed\n")
+        super().setUp()
+        self.write("names", "t0\trenamed\n")
         for value, name in enumerate(["old", "in"]):
-            write_file(self.path(name + ".safetensors"), value)
+            self.put(name + ".safetensors", [(f"t{i}", "U8", [BYTES], bytes([value]) * BYTES) for i in range(TENSORS)])
             self.succeed("split", name + ".safetensors", name, "--max-shard-size", str(BYTES))
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
 
     def run_command(self, *command):
         return subprocess.run(command, cwd=self.folder, capture_output=True, timeout=120, text=True)

@@ -106,22 +106,10 @@ def keeps_the_order_of_the_state_dict(folder: Path) -> None:
         check_files(folder / f"plain{number}", full, max_shard_size=200)
 
 
-def writes_tensors_that_only_some_ranks_have(folder: Path) -> None:
-    own = {f"rank{rank}.w": torch.full((3,), float(rank)) for rank in range(dist.get_world_size())}
-    mine = {name: t for name, t in own.items() if name == f"rank{dist.get_rank()}.w"}
-    mesh = DeviceMesh("cpu", [last()])
-    mine["late"] = DTensor.from_local(torch.arange(4.0 if dist.get_rank() == last() else 0), mesh, [Shard(0)], run_check=False, shape=torch.Size([4]), stride=(1,))
-    save(mine, folder / "made", max_shard_size=12)
-    full = {**own, "late": torch.arange(4.0)}
-    check_files(folder / "made", full, max_shard_size=12)
-
-
 def saves_a_model_of_fsdp(folder: Path) -> None:
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
     model, full = fsdp(meshes()[0])
-    save(model.state_dict(), folder / "one")
-    check_files(folder / "one", full)
     save({"model": get_model_state_dict(model)}, folder / "nested", max_shard_size=100)
     check_files(folder / "nested", {f"model.{name}": t for name, t in full.items()}, max_shard_size=100)
 

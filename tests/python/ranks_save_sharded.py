@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from ranks_dcp import check_model, cleared, cut, fsdp, last, local, meshes, whole
-from ranks_save import by_save_sharded as save, check_files, untouched
+from ranks_save import WAYS, by_save_sharded as save, check_files, untouched
 from ranks_sharded import as_torch_cuts, raised
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -106,9 +106,10 @@ def saves_tensors_that_only_some_ranks_have(folder: Path) -> None:
     stage = DeviceMesh("cpu", [last()])
     if dist.get_rank() == last():
         mine["stage"] = DTensor.from_local(torch.ones(2), stage, [Shard(0)], run_check=False)
-    save(mine, folder / "made", max_shard_size=12)
     full = {name: t for rank, (name, t) in enumerate(own.items()) if rank < 2} | late | {name: t for rank, (name, t) in enumerate(own.items()) if rank >= 2}
-    check_files(folder / "made", {**full, "stage": torch.ones(2)}, max_shard_size=12)
+    for way in WAYS:
+        way(mine, folder / way.__name__, max_shard_size=12)
+        check_files(folder / way.__name__, {**full, "stage": torch.ones(2)}, max_shard_size=12)
 
 
 def saves_replicas_of_separate_meshes_once(folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""A file system in user space (FUSE) that is slow, fails and truncates on request, and counts the requests.
+"""A file system in user space (FUSE) that fails on request, and counts what is read.
 
 `mounted(source, mountpoint)` starts this file as a program. It serves the files of the folder `source`, read-only, and takes one
-command per line on stdin. Each answer is one line of JSON. As on a network file system, a request costs a fixed time, requests of
-several threads overlap, and the kernel splits reads into requests as it likes. The kernel's cache of a file is dropped when the
-file is opened again, which is the default of libfuse.
+command per line on stdin. Each answer is one line of JSON. As on a network file system, requests of several threads overlap, and
+the kernel splits reads into requests as it likes. The kernel's cache of a file is dropped when the file is opened again, which is
+the default of libfuse.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Mounted:
         self._server.stdin.flush()
         return json.loads(self._server.stdout.readline())
 
-    def set(self, *, latency: float | None = None, fail_from: int | None = None) -> None:
-        """Sets the seconds per request, at first 0, and the offset from which on reads fail with EIO (-1, as at first: none fails)."""
-        self._ask(latency=latency, fail_from=fail_from)
+    def fail_from(self, offset: int) -> None:
+        """From now on, reads that go beyond the offset fail with EIO."""
+        self._ask(fail_from=offset)
 
     def counts(self) -> dict[str, int]:
-        """Returns the requests since the last call: "read", "bytes" of these reads, "open", "getattr"."""
-        return dict(self._ask(counts=True))
+        """Returns the requests to read since the last call, "read", and their bytes, "bytes"."""
+        return dict(self._ask(read=0, bytes=0))
 
 
 @contextlib.contextmanager
@@ -140,40 +140,23 @@ def serve(source: str, path: str, mode: str) -> None:
     """Runs the file system until somebody unmounts it."""
     fuse: Any = importlib.import_module("mfusepy")
     lock = threading.Lock()
-    state: dict[str, Any] = {"latency": 0.0, "fail_from": -1}
-    counts = dict.fromkeys(("read", "bytes", "open", "getattr"), 0)
-
-    def request(kind: str, size: int = 0) -> None:
-        with lock:
-            counts[kind] += 1
-            counts["bytes"] += size
-        time.sleep(state["latency"])
+    state = {"fail_from": sys.maxsize, "read": 0, "bytes": 0}
 
     class Files(operations(fuse, source)):  # type: ignore[misc]
-        def getattr(self, path: str, fh: Any = None) -> dict[str, Any]:
-            request("getattr")
-            return super().getattr(path, fh)  # type: ignore[no-any-return]
-
-        def open(self, path: str, flags: int) -> int:
-            request("open")
-            return super().open(path, flags)  # type: ignore[no-any-return]
-
         def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
             data: bytes = super().read(path, size, offset, fh)
-            request("read", len(data))
-            if 0 <= state["fail_from"] < offset + size:
+            with lock:
+                state["read"] += 1
+                state["bytes"] += len(data)
+            if state["fail_from"] < offset + size:
                 raise fuse.FuseOSError(errno.EIO)
             return data
 
     def obey() -> None:
         for line in sys.stdin:
-            command = json.loads(line)
             with lock:
-                answer = dict(counts)
-                if command.get("counts"):
-                    counts.update(dict.fromkeys(counts, 0))
-                state.update({key: command[key] for key in state if command.get(key) is not None})
-            print(json.dumps(answer), flush=True)
+                print(json.dumps(state), flush=True)
+                state.update(json.loads(line))
 
     threading.Thread(target=obey, daemon=True).start()
     fuse.FUSE(Files(), path, foreground=True, ro=True, max_threads=THREADS, direct_io=mode == "direct_io", fsname="slow_files")

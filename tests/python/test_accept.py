@@ -2,11 +2,10 @@
 
 import json
 import pickle
-import struct
 
 import numpy as np
 import pytest
-from conftest import BACKENDS, FRAMEWORKS
+from conftest import BACKENDS, FRAMEWORKS, file_bytes
 
 from safetensors import Checkpoint, SafetensorError, safe_open
 
@@ -24,9 +23,8 @@ def path(tmp_path):
 
 
 def put(folder, header, data):
-    text = json.dumps(header).encode()
     path = folder / "faults.safetensors"
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    path.write_bytes(file_bytes(json.dumps(header), data))
     return path
 
 

@@ -179,7 +179,7 @@ def run_while(path: Path, code: str, disturb: Any, **variables: str) -> tuple[in
 
 @pytest.mark.parametrize("call", CALLS)
 def test_read_errors_of_a_server_are_exceptions(call: str, slow: slow_files.Mounted) -> None:
-    status, output = run_while(slow.path / "t", CALLS[call], lambda: slow.set(fail_from=1 << 20))
+    status, output = run_while(slow.path / "t", CALLS[call], lambda: slow.fail_from(1 << 20))
     assert status == 0
     if call == "prefetch":
         assert output.startswith("SafetensorError 5 read_failed ")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,6 @@ from conftest import BACKENDS, framework, raises
 
 import safetensors.numpy as stn
 from safetensors import SafetensorError, TensorSpec, _safe_open_handle, deserialize, load, safe_open, serialize, stream
-
 
 
 @pytest.fixture
@@ -138,3 +139,33 @@ def test_devices_that_are_not_there(path: Path, device: Any) -> None:
             with raises(SafetensorError, text) as caught:
                 call()
             assert type(caught.value.__cause__) is type(own.value)
+
+
+# Files of other kinds, made by their own tools. tests/format/file_kind_test.cpp has all kinds.
+
+OLD = "a pickle, such as an old PyTorch checkpoint"
+
+
+KINDS: dict[str, tuple[Callable[[io.BytesIO], Any], str]] = {
+    "npz": (lambda out: np.savez(out, a=np.ones(3)), "a NumPy archive (.npz)"),
+    **{f"pickle {n}": (lambda out, n=n: pickle.dump({"a": 1.5}, out, n), OLD) for n in (0, 2, 3, 4, 5)},
+    "torch": (lambda out: framework("torch").save({}, out), "a PyTorch checkpoint"),
+    "old torch": (lambda out: framework("torch").save({}, out, _use_new_zipfile_serialization=False), OLD),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_are_named(name: str, tmp_path: Path) -> None:
+    """The kind comes before the phrase that the reference prints."""
+    write, kind = KINDS[name]
+    write(out := io.BytesIO())
+    (tmp_path / "t").write_bytes(out.getvalue())
+    phrases = "header too small|header too large|invalid header length|invalid (UTF-8|JSON) in header"
+    wanted = f"the file is {re.escape(kind)}, not a safetensors file( \\(.*\\))?: ({phrases})($|\n)"
+    for prefix, open_it in (
+        ("Error while deserializing header: ", lambda: safe_open(tmp_path / "t", "np")),
+        ("Error while deserializing header: ", lambda: stn.load_file(tmp_path / "t")),
+        ("Error while deserializing: ", lambda: deserialize(out.getvalue())),
+    ):
+        with pytest.raises(SafetensorError, match=f"^{prefix}{wanted}"):
+            open_it()

@@ -170,11 +170,9 @@ def test_floats_that_may_be_scales_are_warned_about(tmp_path: Path) -> None:
         load(path, dtype="i64")
 
 
-def test_4_bits_are_filled_packed(tmp_path: Path) -> None:
+def test_4_bits_are_filled_packed(make: Any) -> None:
     packed = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    header = '{"q":{"dtype":"F4","shape":[2,6],"data_offsets":[0,6]}}'
-    path = tmp_path / "q.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header.encode() + packed.tobytes())
+    path = make('{"q":{"dtype":"F4","shape":[2,6],"data_offsets":[0,6]}}', packed.tobytes())
     out = np.zeros((2, 3), np.uint8)
     assert load(path, out={"q": out})["q"] is out and (out == packed).all()
     with pytest.raises(ValueError, match=r"^out\['q'\] has shape \(2, 6\), the result \(2, 3\)$"):

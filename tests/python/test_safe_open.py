@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import pickle
@@ -102,22 +103,34 @@ def test_bytes_are_those_of_the_format() -> None:
     assert serialize({"a": one}, {}) == len(header).to_bytes(8, "little") + header + array.tobytes()
 
 
-def test_all_dtypes_can_be_named(tmp_path: Path) -> None:
-    names = {
-        "bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64,
-        "uint64": 64, "float16": 16, "float32": 32, "float64": 64, "bfloat16": 16, "float8_e4m3fn": 8,
-        "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float4_e2m1fn_x2": 8,
-        "complex64": 64, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
-    }  # fmt: skip
-    data = np.zeros(64, np.uint8)
-    tensors = {
-        name: TensorSpec(dtype=name, shape=[2, 4], data_ptr=data.ctypes.data, data_len=bits)
-        for name, bits in names.items()
-    }
-    serialize_file(tensors, tmp_path / "all")
+DTYPES = {
+    "bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64,
+    "float16": 16, "float32": 32, "float64": 64, "bfloat16": 16, "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8,
+    "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float4_e2m1fn_x2": 8, "complex64": 64, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+}  # fmt: skip
+ODD_NAMES = ["", "../../x", 'a"b\\c/d\n\t\x01\x7f', "gr\u00f6\u00dfe \U0001f980 \uffff", "nul\0"]
+
+
+def test_all_dtypes_and_odd_names_are_where_the_format_says(tmp_path: Path) -> None:
+    """A reader that knows only the format: 8 bytes, N, JSON, then the bytes from 8 + N + begin on."""
+    data = np.arange(1, 65, dtype=np.uint8)
+    address = data.ctypes.data
+    tensors = {name: TensorSpec(dtype=name, shape=[2, 4], data_ptr=address, data_len=bits) for name, bits in DTYPES.items()}
+    tensors |= {name: TensorSpec(dtype="uint8", shape=[i], data_ptr=address, data_len=i) for i, name in enumerate(ODD_NAMES)}
+    metadata = {"k\u00e9\n": '"v\\', "": ""}
+    serialize_file(tensors, tmp_path / "all", metadata)
+    raw = (tmp_path / "all").read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    assert start % 8 == 0 and header.pop("__metadata__") == metadata and header.keys() == tensors.keys()
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        assert raw[start + begin : start + end] == data[: tensors[name].data_len].tobytes()
+        assert (entry["dtype"], entry["shape"]) == (tensors[name].dtype, tensors[name].shape)
+    assert start + max(entry["data_offsets"][1] for entry in header.values()) == len(raw)
+    assert len({entry["dtype"] for entry in header.values()}) == len(DTYPES) == 22
     with safe_open(tmp_path / "all", "np") as f:
-        assert sorted(f.keys()) == sorted(names)
-        assert len({f.get_slice(name).get_dtype() for name in names}) == 22
+        assert {name: f.get_slice(name).get_dtype() for name in f.keys()} == {name: entry["dtype"] for name, entry in header.items()}
 
 
 @pytest.mark.parametrize(

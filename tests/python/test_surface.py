@@ -95,6 +95,47 @@ def test_the_package_names_what_it_exports_once() -> None:
     assert sorted(checked) == sorted(safetensors.__all__)
 
 
+# A second interpreter of the process cannot import the package, and the first one keeps it.
+INTERPRETERS = """
+import sys
+import safetensors
+try:
+    import _interpreters
+    def start(isolated, code):
+        made = _interpreters.create("isolated" if isolated else "legacy")
+        failed = _interpreters.exec(made, code)
+        if failed: raise RuntimeError(failed.formatted)
+except ImportError:
+    import _xxsubinterpreters as _interpreters
+    def start(isolated, code):
+        _interpreters.run_string(_interpreters.create(isolated=isolated), code)
+
+def use():
+    with safetensors.safe_open(sys.argv[1], "np") as f:
+        print(f.get_slice("a")[0, 1:3].tolist())
+
+use()
+second = "import safetensors\\nfrom safetensors import safe_open"
+for isolated in (False, True, False):
+    try:
+        start(isolated, second)
+    except RuntimeError as error:
+        print(error, flush=True)
+    use()
+"""
+REFUSED = (
+    "safetensors is imported in another interpreter of this process, and it works in one only (import it in one"
+    " interpreter, or use processes; for mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+)
+
+
+@pytest.mark.skipif(sys.version_info[:2] in {(3, 10), (3, 12)}, reason="_xxsubinterpreters of 3.10 and 3.12 differ")
+def test_the_first_interpreter_keeps_the_package(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERPRETERS, str(path)], capture_output=True, text=True)
+    assert done.stdout.count("[1, 2]\n") == 4, done.stdout + done.stderr
+    assert done.stdout.count(REFUSED) == 3, done.stdout + done.stderr
+
+
 # Signatures and help
 
 

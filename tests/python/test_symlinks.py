@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import stat
@@ -30,19 +31,14 @@ def numpy_file(path: Path, **options: Any) -> None:
     stn.save_file({"a": ARRAY}, path, **options)
 
 
-def torch_file(path: Path, **options: Any) -> None:
+def torch_file(path: Path, place: Callable[[Any], Any] = lambda tensor: tensor, **options: Any) -> None:
     torch, stt = framework("torch"), framework("safetensors.torch")
-    stt.save_file({"a": torch.from_numpy(ARRAY)}, path, **options)
-
-
-def torch_streamed(path: Path, **options: Any) -> None:
-    torch, stt = framework("torch"), framework("safetensors.torch")
-    stt.save_file({"a": elsewhere(torch.from_numpy(ARRAY))}, path, **options)
+    stt.save_file({"a": place(torch.from_numpy(ARRAY))}, path, **options)
 
 
 SAVES: list[Save] = [serialized, numpy_file]
 if installed("torch"):
-    SAVES += [torch_file, torch_streamed]
+    SAVES += [torch_file, functools.partial(torch_file, place=elsewhere)]
 each_save = pytest.mark.parametrize("save", SAVES)
 
 

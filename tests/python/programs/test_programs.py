@@ -196,7 +196,7 @@ def test_transformers_reports_errors_of_fuse(backend: str, slow: slow_files.Moun
     environment = {**os.environ, "SAFETENSORS_BACKEND": backend}
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        slow.set(fail_from=size // 2)
+        slow.fail_from(size // 2)
         output = process.communicate("go\n")[0]
     expected = (-signal.SIGBUS, "") if backend == "mmap" else (0, "5\n")
     assert (process.returncode, output) == expected
