@@ -194,12 +194,8 @@ Status check_output(const std::string& output, bool replace, const std::string& 
 }
 
 void json_metadata(Json& json, const Metadata& metadata, bool lines) {
-  json.key("metadata");
-  if (!metadata.present()) {
-    json.value(std::nullopt);
-    return;
-  }
-  json.open('{');
+  if (!metadata.present()) return void(json.field("metadata", std::nullopt));
+  json.key("metadata").open('{');
   for (const auto& [key, value] : metadata) (lines ? json.line() : json).field(key, value);
   json.close('}');
 }

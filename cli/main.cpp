@@ -12,11 +12,6 @@
 namespace safetensors::cli {
 namespace {
 
-bool asks_for_help(std::span<const std::string> arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
-  return std::any_of(arguments.begin(), end, [](const std::string& a) { return a == "--help" || a == "-h"; });
-}
-
 // Returns whether a word that is no command is the path of a file or a folder.
 bool is_path(const std::string& word) {
   os::FileStatus status;
@@ -56,7 +51,9 @@ Exit dispatch(const std::vector<std::string>& given, Console& console) {
     console.message(no_command(wanted) + "\nTry 'safetensors --help'.");
     return Exit::usage;
   }
-  if (name != "help" && !asks_for_help(rest)) return run(*command, rest, console);
+  const auto end = std::ranges::find(rest, "--");
+  const bool asks = std::any_of(rest.begin(), end, [](const std::string& a) { return a == "--help" || a == "-h"; });
+  if (name != "help" && !asks) return run(*command, rest, console);
   console.out(help_text(*command));
   return Exit::good;
 }

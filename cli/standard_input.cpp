@@ -123,10 +123,6 @@ Status FirstBytes::grow(std::size_t wanted, const ReadNext& next) {
   return {};
 }
 
-std::span<const std::byte> FirstBytes::header() const {
-  return std::span(bytes_).first(header_end_ == 0 ? bytes_.size() : std::min(bytes_.size(), header_end_));
-}
-
 std::string FirstBytes::text() const {
   if (header_end_ == 0 || bytes_.size() < header_end_) return {};
   return std::string(as_text(bytes_).substr(8, header_end_ - 8));
@@ -154,8 +150,9 @@ Result<File> FirstBytes::as_file(std::uint64_t size, const ParseOptions& parse,
     if (!whole) return whole.error();
     if (*whole && **whole > size) *missing = MissingData{**whole - size, **whole - header_end_};
   }
+  const auto header = std::span(bytes_).first(header_end_ == 0 ? bytes_.size() : std::min(bytes_.size(), header_end_));
   const std::uint64_t end = size + (missing != nullptr && *missing ? (*missing)->missing : 0);
-  return File::from_source(std::make_shared<const HeaderSource>(header(), end), parse);
+  return File::from_source(std::make_shared<const HeaderSource>(header, end), parse);
 }
 
 Result<FirstBytes> FirstBytes::of(const std::string& path, const ParseOptions& parse) {

@@ -53,8 +53,6 @@ class FirstBytes {
  private:
   // Reads until there are `wanted` bytes, or to the end.
   Status grow(std::size_t wanted, const ReadNext& next);
-  // Returns the bytes of the header, or all bytes if there are fewer.
-  [[nodiscard]] std::span<const std::byte> header() const;
 
   std::vector<std::byte> bytes_;
   std::size_t header_end_ = 0;  // 0: unknown

@@ -136,7 +136,6 @@ std::vector<std::uint64_t> index_of(std::uint64_t element, ShapeView shape) {
 }
 
 void print_layers(Console& console, const std::vector<Layer>& layers, const Arguments& given) {
-  if (layers.empty()) return;
   Rows rows(console, nullptr, "",
             {{nullptr, "LAYER", kLeft, Narrow::name},
              {nullptr, "TENSORS", kRight},
@@ -264,7 +263,6 @@ std::string side_json(const std::optional<Tensor>& tensor) {
 // Shows a row per tensor that differs. tensors: sorted.
 void show_differences(Console& console, Json* json, const std::vector<TensorDiff>& tensors, const Arguments& given) {
   static constexpr const char* kKinds[] = {"only_first", "only_second", "shape", "dtype", "values"};
-  if (json == nullptr && tensors.empty()) return;
   Rows rows(console, json, "tensors",
             {{nullptr, "NAME", kLeft, Narrow::name},
              {"kind", "DIFFERENCE"},

@@ -187,14 +187,6 @@ bool is_file(const std::string& path) {
   return os::status_of_path(path.c_str(), os::Symlinks::follow, status) == 0 && !status.is_directory();
 }
 
-// Returns the files that a path stands for.
-Result<std::vector<std::string>> files_of(const std::string& path) {
-  if (path == kStandardInput || (is_file(path) && !format::is_index_name(path))) return std::vector{path};
-  Result<std::vector<std::string>> files = Checkpoint::find_files(path);
-  if (!files) return explain_folder(files.error(), path);
-  return files;
-}
-
 Item tensor_item(const File& file, const std::string& path, const TensorInfo& tensor) {
   return {.name = path + ':' + printable(tensor.name),
           .path = path,
@@ -215,8 +207,10 @@ void hash_tensors(const std::string& path, Console& console, Hashing& hashing) {
 }
 
 void hash_files(const std::string& path, Hashing& hashing) {
-  const Result<std::vector<std::string>> files = files_of(path);
-  if (!files) return hashing.add({.name = path, .error = files.error()});
+  if (path == kStandardInput || (is_file(path) && !format::is_index_name(path)))
+    return hashing.add_file({.name = path});
+  const Result<std::vector<std::string>> files = Checkpoint::find_files(path);
+  if (!files) return hashing.add({.name = path, .error = explain_folder(files.error(), path)});
   for (const std::string& file : *files) hashing.add_file({.name = file});
 }
 

@@ -22,20 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The target of a symlink of a snapshot.
-struct Blob {
-  std::string folder;
-  std::string name;
-};
-
-// Returns nothing for a file that is not a symlink into a folder `blobs`.
-std::optional<Blob> blob_of(const std::string& path) {
+// Returns the target of a symlink of a snapshot. Returns an empty path for a file that is not a symlink into a folder
+// `blobs`.
+fs::path blob_of(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::read_symlink(path, failed);
-  if (failed) return std::nullopt;
-  const fs::path blob = target.is_absolute() ? target : fs::path(path).parent_path() / target;
-  if (blob.parent_path().filename() != "blobs") return std::nullopt;
-  return Blob{blob.parent_path().lexically_normal().string(), blob.filename().string()};
+  const fs::path blob = failed || target.is_absolute() ? target : fs::path(path).parent_path() / target;
+  return blob.parent_path().filename() == "blobs" ? blob : fs::path();
 }
 
 bool is_hex(std::string_view text) {
@@ -93,26 +86,24 @@ std::vector<std::string> CacheComparison::snapshots(const std::string& path) {
 void CacheComparison::add(const std::string& path, const Result<File>& file, Console& console) {
   Verdict verdict;
   verdict.path = path;
-  const std::optional<Blob> blob = blob_of(path);
-  if (blob) {
-    blobs_.insert(blob->folder);
-    verdict.blob = blob->name;
-  }
-  if (!blob) {
+  const fs::path blob = blob_of(path);
+  verdict.blob = blob.filename().string();
+  if (!blob.empty()) blobs_.insert(blob.parent_path().lexically_normal().string());
+  if (blob.empty()) {
     verdict.text = !file && file.error().os_error == ENOENT ? "it does not exist" : "it is not a symlink to a blob";
   } else if (!file) {
     verdict.code = exit_of(file.error());
     verdict.text = verdict.code == Exit::system ? "it cannot be read" : "it is invalid";
-  } else if (blob->name.size() == 40 && is_hex(blob->name)) {
+  } else if (verdict.blob.size() == 40 && is_hex(verdict.blob)) {
     verdict.text = "the name of its blob is a hash of git, not a SHA-256";
-  } else if (blob->name.size() != 64 || !is_hex(blob->name)) {
+  } else if (verdict.blob.size() != 64 || !is_hex(verdict.blob)) {
     verdict.text = "the name of its blob is not a SHA-256";
   } else if (const Result<std::string> digest = digest_of(*file, console); !digest) {
     verdict.text = describe(digest.error());
     verdict.code = exit_of(digest.error());
   } else {
     verdict.text = *digest;
-    verdict.matches = *digest == blob->name;
+    verdict.matches = *digest == verdict.blob;
     if (!*verdict.matches) verdict.code = Exit::negative;
   }
   verdicts_.push_back(std::move(verdict));

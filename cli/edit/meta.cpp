@@ -246,21 +246,15 @@ void print_text(Console& console, const Input& input) {
   }
 }
 
-// The pair in the first file that has it.
-std::optional<Metadata::value_type> find_pair(const Input& input, std::string_view key) {
-  for (const File& file : input.files()) {
-    if (const auto pair = find_metadata(file.header(), key)) return pair;
-  }
-  return std::nullopt;
-}
-
 // ls and get.
 Exit show(const Arguments& given, Console& console) {
   const std::vector<std::string>& words = given.positionals;
   const bool all = words[0] == "ls";
   if (words.size() != (all ? 2 : 3)) throw UsageError(all ? "ls takes one PATH" : "get takes one PATH and one KEY");
   const Result<Input> input = Input::open(words[1], console);
-  const auto pair = input && !all ? find_pair(*input, words[2]) : std::nullopt;
+  std::optional<Metadata::value_type> pair;  // in the first file that has it
+  for (std::size_t i = 0; input && !all && !pair && i < input->files().size(); ++i)
+    pair = find_metadata(input->files()[i].header(), words[2]);
   std::optional<Error> error;
   if (!input) error = input.error();
   if (input && !all && !pair) error = fault(Errc::not_found, formatted("no metadata key `{}`", printable(words[2])));

@@ -111,58 +111,6 @@ constexpr auto kRenameTable = joined(
     },
     kChoiceOptions, kModelOptions, kWriteOptions);
 
-struct Renaming {
-  std::vector<std::string> expressions;
-  std::optional<std::string> map;
-  Selection selection;
-  std::vector<Substitution> substitutions = {};
-  NameMap names = {};
-
-  void parse() {
-    if (expressions.empty() && !map)
-      throw UsageError("which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE");
-    for (const std::string& expression : expressions) {
-      Result<Substitution> parsed = parse_expression(expression);
-      if (!parsed) throw UsageError(parsed.error().message);
-      substitutions.push_back(*std::move(parsed));
-    }
-  }
-
-  Status change(const Input& input, const std::string& path, std::vector<RewriteTensor>& tensors) {
-    if (map) {
-      Result<NameMap> read = read_name_map(*map, input, path);
-      if (!read) return read.error();
-      names = *std::move(read);
-    }
-    const Result<std::vector<bool>> selected = select_tensors(tensors, selection);
-    if (!selected) return selected.error();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!(*selected)[i]) continue;
-      RewriteTensor& tensor = tensors[i];
-      const std::string_view old = tensor.tensor.name();
-      Result<std::string> name = new_name(old);
-      if (!name) return name.error();
-      if (*name == old) continue;
-      tensor.name = *std::move(name);
-      renamed.push_back(old);
-    }
-    if (!renamed.empty()) return {};
-    return fault(Errc::not_found, "no tensor gets another name");
-  }
-
-  [[nodiscard]] Result<std::string> new_name(std::string_view old) const {
-    const auto mapped = names.find(old);
-    Result<std::string> name = mapped != names.end() ? mapped->second : std::string(old);
-    for (const Substitution& substitution : substitutions) {
-      if (name) name = substitution(*name);
-    }
-    return name;
-  }
-
-  // The old names, which are those of IN. A list of the new ones would take more memory than the header.
-  std::vector<std::string_view> renamed = {};
-};
-
 Exit run_rename(const Arguments& given, Console& console) {
   RewriteRequest request(kRename, given, 1, true);
   const std::optional<std::string> map = given.value("map");
@@ -174,20 +122,53 @@ Exit run_rename(const Arguments& given, Console& console) {
     console.message("rename: this build has no RE2, which an EXPRESSION needs (use --map)");
     return Exit::system;
   }
-  Renaming renaming{.expressions = request.rest, .map = map, .selection = Selection(given)};
-  renaming.parse();
-  request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) {
-    return renaming.change(input, request.inputs[0], tensors);
+  const Selection selection(given);
+  if (request.rest.empty() && !map)
+    throw UsageError("which names? Give an EXPRESSION, such as 's/^model\\.//', or --map FILE");
+  std::vector<Substitution> substitutions;
+  for (const std::string& expression : request.rest) {
+    Result<Substitution> parsed = parse_expression(expression);
+    if (!parsed) throw UsageError(parsed.error().message);
+    substitutions.push_back(*std::move(parsed));
+  }
+  NameMap names;
+  const auto new_name = [&](std::string_view old) {
+    const auto mapped = names.find(old);
+    Result<std::string> name = mapped != names.end() ? mapped->second : std::string(old);
+    for (const Substitution& substitution : substitutions) {
+      if (name) name = substitution(*name);
+    }
+    return name;
+  };
+  // The old names, which are those of IN. A list of the new ones would take more memory than the header.
+  std::vector<std::string_view> renamed;
+  request.change = [&](const Input& input, std::vector<RewriteTensor>& tensors) -> Status {
+    if (map) {
+      Result<NameMap> read = read_name_map(*map, input, request.inputs[0]);
+      if (!read) return read.error();
+      names = *std::move(read);
+    }
+    const Result<std::vector<bool>> selected = select_tensors(tensors, selection);
+    if (!selected) return selected.error();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!(*selected)[i]) continue;
+      const std::string_view old = tensors[i].tensor.name();
+      Result<std::string> name = new_name(old);
+      if (!name) return name.error();
+      if (*name == old) continue;
+      tensors[i].name = *std::move(name);
+      renamed.push_back(old);
+    }
+    return renamed.empty() ? Status(fault(Errc::not_found, "no tensor gets another name")) : Status();
   };
   request.show = [&](Console& out, Json* json, const RewriteReport* report) {
     if (json != nullptr || report == nullptr) {
       Rows(out, json, "renamed", {{"old", "OLD"}, {"new", "NEW"}}).each([&](const auto& row) {
-        for (const std::string_view old : renaming.renamed) row({old, *renaming.new_name(old)});
+        for (const std::string_view old : renamed) row({old, *new_name(old)});
       });
     }
     if (json == nullptr)
-      out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed",
-                        counted(renaming.renamed.size(), "tensor")));
+      out.out(formatted("{} {}\n", report == nullptr ? "would rename" : "renamed", counted(renamed.size(), "tensor")));
   };
   return request.run(console);
 }

@@ -215,11 +215,9 @@ void RewriteRequest::choose_kind(const Input& input) {
   options.folder = kind == OutputKind::folder ||
                    (kind == OutputKind::as_input && !input.is_file() && !output.ends_with(".safetensors"));
   if (options.folder) return;
-  const char* const remedy = kind == OutputKind::as_input && input.is_file()
-                                 ? "give the folder of the model as IN, or use split"
-                                 : "split writes a folder";
   for (const char* const option : {"max-shard-size", "name", "weights-only"}) {
-    if (given_.has(option)) throw UsageError(formatted("--{} is for a folder, but OUT is a file: {}", option, remedy));
+    if (given_.has(option))
+      throw UsageError(formatted("--{} is for a folder, but OUT is a file: split writes a folder", option));
   }
   if (!output.ends_with('/') && !is_folder(output)) return;
   const std::string name = input.is_file() ? input.file_name(0) : "model.safetensors";
@@ -255,12 +253,6 @@ Result<Rewrite> RewriteRequest::plan(const Input& input) {
   if (rewrite || !of_index || !rewrite.error().message.starts_with("index_metadata")) return rewrite;
   return fault(Errc::invalid_index,
                "the metadata of its index has two members of one name: remove one of them from the index");
-}
-
-Status RewriteRequest::check_output(const Input& input, const Rewrite& rewrite) const {
-  if (!options.folder) return NewFile::check(output, force());
-  Status status = check_folder(output, force());
-  return status ? rewrite.check_old_files(output, *input.checkpoint()) : status;
 }
 
 Result<RewriteReport> RewriteRequest::write(const Rewrite& rewrite, Console& console) const {
@@ -366,7 +358,8 @@ Exit RewriteRequest::run(Console& console) {
   choose_kind(*input);
   const Result<Rewrite> rewrite = plan(*input);
   if (!rewrite) return fail(inputs[0], rewrite.error(), console);
-  Status status = check_output(*input, *rewrite);
+  Status status = options.folder ? check_folder(output, force()) : NewFile::check(output, force());
+  if (status && options.folder) status = rewrite->check_old_files(output, *input->checkpoint());
   if (status) status = look_at_side_files(*input);
   if (!status) return fail(output, status.error(), console);
   std::optional<RewriteReport> report;
@@ -391,12 +384,9 @@ Result<std::vector<bool>> select_tensors(const std::vector<RewriteTensor>& tenso
   for (const RewriteTensor& one : tensors) infos.push_back(&one.tensor.info());
   if (const std::string* const glob = selection.unmatched(infos))
     return fault(Errc::not_found, formatted("no tensor's name matches `{}`{}", printable(*glob), pattern_hint(*glob)));
-  bool any = false;
-  for (std::size_t i = 0; i < infos.size(); ++i) {
-    selected[i] = selection.selects(*infos[i]);
-    any = any || selected[i];
-  }
-  if (!any) return fault(Errc::not_found, selection.nothing(std::move(infos)));
+  std::transform(infos.begin(), infos.end(), selected.begin(),
+                 [&](const TensorInfo* one) { return selection.selects(*one); });
+  if (std::ranges::count(selected, true) == 0) return fault(Errc::not_found, selection.nothing(std::move(infos)));
   return selected;
 }
 

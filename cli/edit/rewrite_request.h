@@ -87,7 +87,6 @@ struct RewriteRequest {
   // Decides whether OUT is a folder. Throws UsageError if an option needs a folder, and OUT is a file.
   void choose_kind(const Input& input);
   [[nodiscard]] Result<Rewrite> plan(const Input& input);
-  [[nodiscard]] Status check_output(const Input& input, const Rewrite& rewrite) const;
   [[nodiscard]] Result<RewriteReport> write(const Rewrite& rewrite, Console& console) const;
   // Finds the files beside IN. Also checks that they can be copied, unless --weights-only is given.
   [[nodiscard]] Status look_at_side_files(const Input& input);

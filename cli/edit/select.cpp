@@ -43,14 +43,6 @@ Exit run_choice(const Command& command, bool selects, const Arguments& given, Co
   return request.run(console);
 }
 
-Exit run_select(const Arguments& given, Console& console) {
-  return run_choice(kSelect, true, given, console);
-}
-
-Exit run_drop(const Arguments& given, Console& console) {
-  return run_choice(kDrop, false, given, console);
-}
-
 }  // namespace
 
 const Command kSelect = {
@@ -63,7 +55,7 @@ const Command kSelect = {
     .examples = R"(safetensors select model.safetensors head.safetensors --match 'lm_head.*'
 safetensors select llama-7b/ llama-2-layers/ --layers 0-1 --dry-run)",
     .exits = kSelectExits,
-    .run = run_select,
+    .run = [](const Arguments& given, Console& console) { return run_choice(kSelect, true, given, console); },
 };
 
 const Command kDrop = {
@@ -77,7 +69,7 @@ const Command kDrop = {
 safetensors drop llama-7b/ llama-7b-no-head/ lm_head.weight
 safetensors drop model.safetensors model.safetensors lm_head.weight --force)",
     .exits = kSelectExits,
-    .run = run_drop,
+    .run = [](const Arguments& given, Console& console) { return run_choice(kDrop, false, given, console); },
 };
 
 }  // namespace safetensors::cli

@@ -364,18 +364,14 @@ constexpr auto kCatTable = joined(
 
 constexpr const char kLimitUsage[] = "0, or a number from 2 on";
 
-// Whether the bytes go to a terminal.
-bool to_terminal(const Arguments& given, const Console& console) {
-  return console.out_is_terminal() && !given.has("output") && !given.has("force") && !given.has("dry-run");
-}
-
 // The format of the output. Checks all that needs no file.
 std::string checked_format(const Arguments& given, const Selection& selection, const Console& console) {
   if (selection.empty() && given.positionals.size() != 2) throw UsageError("takes one PATH and one NAME");
   if (!selection.empty() && given.positionals.size() != 1)
     throw UsageError("takes one PATH, and either a NAME or options that choose a tensor");
   const bool as_json = given.json() && !given.has("dry-run");
-  const bool terminal = to_terminal(given, console);
+  const bool terminal =
+      console.out_is_terminal() && !given.has("output") && !given.has("force") && !given.has("dry-run");
   std::string format = given.value("format").value_or(as_json ? "json" : terminal ? "text" : "raw");
   if (as_json && format != "json") throw UsageError("--json goes with --format json only");
   const auto limit = given.number("limit", kLimitUsage);
@@ -384,11 +380,6 @@ std::string checked_format(const Arguments& given, const Selection& selection, c
   if (terminal && (format == "raw" || format == "npy"))
     throw UsageError("will not write binary data to a terminal: use --format text, --output PATH or --force");
   return format;
-}
-
-std::string no_npy(Dtype dtype) {
-  return formatted("NumPy has no dtype for {0}: use {2}--format raw (the same bytes, {1} bits per element) or text",
-                   to_string(dtype), bits(dtype), format::castable(dtype, Dtype::F32) ? "--cast F32, " : "");
 }
 
 // The dtype of the output. Throws UsageError.
@@ -462,13 +453,6 @@ Exit write_output(const CatRequest& request, const Arguments& given, Console& co
   return writing ? console.error(*output, status.error()) : input_error(path, status.error(), console);
 }
 
-std::uint64_t limit_of(const Arguments& given, const TensorInfo& tensor, const Console& console) {
-  constexpr std::uint64_t kManyElements = 100;
-  constexpr std::uint64_t kShown = 6;
-  const bool many = console.out_is_terminal() && !given.has("output") && parameters(tensor) > kManyElements;
-  return given.number("limit").value_or(many ? kShown : 0);
-}
-
 Exit run_cat(const Arguments& given, Console& console) {
   const Selection selection(given);
   const std::string format = checked_format(given, selection, console);
@@ -491,15 +475,18 @@ Exit run_cat(const Arguments& given, Console& console) {
   if (!found) return fail(found.error());
   const TensorInfo& tensor = *found->info;
   const Dtype dtype = output_dtype(given.value("cast"), tensor.dtype);
-  if (format == "npy" && !npy_type(dtype)) throw UsageError(no_npy(dtype));
+  if (format == "npy" && !npy_type(dtype))
+    throw UsageError(
+        formatted("NumPy has no dtype for {0}: use {2}--format raw (the same bytes, {1} bits per element) or text",
+                  to_string(dtype), bits(dtype), format::castable(dtype, Dtype::F32) ? "--cast F32, " : ""));
   const Result<ResolvedSlice> resolved = slice->resolve(tensor.dtype, tensor.shape);
   if (!resolved) return fail(resolved.error());
   const auto output = given.value("output");
   if (Status status = output ? check_output(*output, given.has("force"), path, *input) : Status(); !status)
     return console.error(*output, status.error());
-  const CatRequest request = {
-      input->files()[found->file],         tensor, *resolved, dtype, format, limit_of(given, tensor, console),
-      output || !console.out_is_terminal()};
+  const bool shown = console.out_is_terminal() && !output;
+  const std::uint64_t limit = given.number("limit").value_or(shown && parameters(tensor) > 100 ? 6 : 0);
+  const CatRequest request = {input->files()[found->file], tensor, *resolved, dtype, format, limit, !shown};
   return given.has("dry-run") ? show_plan(request, given, console) : write_output(request, given, console);
 }
 

@@ -181,16 +181,6 @@ void show_largest(Console& console, Json* json, const FileSummary& summary) {
   rows.finish();
 }
 
-void print_text(Console& console, const Input& input, const FileSummary& summary) {
-  print_facts(console, input, summary);
-  if (summary.all.tensors == 0) return;
-  console.out("\n");
-  show_dtypes(console, nullptr, summary);
-  if (summary.largest.empty()) return;
-  console.out("\n");
-  show_largest(console, nullptr, summary);
-}
-
 void print_json(Console& console, Json& json, const Input& input, const FileSummary& summary) {
   json.line();
   if (!input.is_file()) json.field("file_bytes", summary.file_bytes).field("header_bytes", summary.header_bytes).line();
@@ -216,7 +206,11 @@ Result<Exit> show_path(const std::string& path, const Arguments& given, Console&
     print_json(console, *json, *input, summary);
   } else {
     console.heading(printable(shown_path(path)));
-    print_text(console, *input, summary);
+    print_facts(console, *input, summary);
+    if (!summary.by_dtype.empty()) console.out("\n");
+    show_dtypes(console, nullptr, summary);
+    if (!summary.largest.empty()) console.out("\n");
+    show_largest(console, nullptr, summary);
   }
   return Exit::good;
 }

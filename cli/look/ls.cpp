@@ -72,18 +72,13 @@ constexpr ListColumn kOffsets = {
     kKeep,   [](const ListRow& row) {
                                    return Cell::raw(formatted("[{}, {}]", row.tensor.begin, row.tensor.end)); }};
 
-const ListColumn* find_column(std::string_view name) {
-  const auto* const found = std::ranges::find(kColumns, name, &ListColumn::name);
-  return found == std::end(kColumns) ? nullptr : found;
-}
-
 // Finds the columns of a list of names such as "name,size". Throws UsageError.
 std::vector<const ListColumn*> parse_columns(std::string_view list) {
   std::vector<const ListColumn*> columns;
   const std::string known = joined_texts(kColumns, [](const ListColumn& column) { return column.name; });
   for (const std::string_view name : split(list, ',')) {
-    const ListColumn* const column = find_column(name);
-    if (column == nullptr)
+    const ListColumn* const column = std::ranges::find(kColumns, name, &ListColumn::name);
+    if (column == std::end(kColumns))
       throw UsageError(formatted("--columns: unknown column `{}` (known: {})", printable(name), known));
     if (std::ranges::find(columns, column) != columns.end())
       throw UsageError(formatted("--columns: {} is given more than once", name));
@@ -94,16 +89,11 @@ std::vector<const ListColumn*> parse_columns(std::string_view list) {
 
 // The columns without --columns. several: whether the tensors may be in several files.
 std::vector<const ListColumn*> default_columns(bool several, bool wide, bool json) {
-  if (json) {
-    std::vector<const ListColumn*> columns =
-        parse_columns(several ? "name,dtype,shape,bytes,offset,file" : "name,dtype,shape,bytes,offset");
-    columns.insert(columns.begin() + 4, &kOffsets);
-    return columns;
-  }
-  static constexpr std::string_view kShort = "name,dtype,shape,size,begin,end,offset";
-  static constexpr std::string_view kLong = "name,dtype,shape,parameters,size,share,begin,end,offset,alignment";
-  std::vector<const ListColumn*> columns = parse_columns(wide ? kLong : kShort);
-  if (several) columns.push_back(find_column("file"));
+  const std::string list = json   ? "name,dtype,shape,bytes,offset"
+                           : wide ? "name,dtype,shape,parameters,size,share,begin,end,offset,alignment"
+                                  : "name,dtype,shape,size,begin,end,offset";
+  std::vector<const ListColumn*> columns = parse_columns(several ? list + ",file" : list);
+  if (json) columns.insert(columns.begin() + 4, &kOffsets);
   return columns;
 }
 
@@ -209,7 +199,11 @@ class TreeBuilder {
         inside.emplace_back();
       }
       if (is_leaf) {
-        set_tensor(found[at], item);
+        found[at].tensor = item.tensor;
+        found[at].dtype = item.dtype;
+        found[at].totals.add(*item.tensor);
+        found[at].content = number_of(
+            formatted("tensor {} {} {}", dimensions_text(item.tensor->shape), item.tensor->nbytes(), item.dtype));
       } else {
         inside[at].push_back({item.rest.substr(dot + 1), item.tensor, item.dtype});
       }
@@ -221,14 +215,6 @@ class TreeBuilder {
   }
 
  private:
-  void set_tensor(ModuleNode& leaf, const NameRest& item) {
-    leaf.tensor = item.tensor;
-    leaf.dtype = item.dtype;
-    leaf.totals.add(*item.tensor);
-    leaf.content =
-        number_of(formatted("tensor {} {} {}", dimensions_text(item.tensor->shape), item.tensor->nbytes(), item.dtype));
-  }
-
   // Makes one node of children with numbers for names and with equal contents. Joins each module with its only child.
   void fold(ModuleNode& module, std::vector<ModuleNode> children) {
     std::vector<ModuleNode>& folded = module.children;

@@ -73,11 +73,6 @@ void print_stats_histogram(Console& console, const TensorStats& found) {
   rows.finish();
 }
 
-// Rounds a deviation to the 13 digits that are right. The other numbers are right to their last digit.
-double to_right_digits(double value) {
-  return std::strtod(formatted("{:.13g}", value).c_str(), nullptr);
-}
-
 std::string histogram_json(const TensorStats& found) {
   const auto bin_text = [](const auto& bin) {
     return formatted("{{\"exponent\": {}, \"negative\": {}, \"positive\": {}}}", bin.first, bin.second.negative,
@@ -116,7 +111,8 @@ void show_stats(Console& console, Json* json, const std::vector<TensorStats>& li
     nan += found.nan;
     infinite += found.infinities();
     if (&found >= shown.data() + shown.size()) continue;
-    const double deviation = json != nullptr ? to_right_digits(found.deviation()) : found.deviation();
+    // The 13 digits of the deviation that are right. The other numbers are right to their last digit.
+    const double deviation = std::strtod(formatted("{:.13g}", found.deviation()).c_str(), nullptr);
     rows.row({found.tensor.name(), to_string(found.tensor.dtype()), found.tensor.shape(), found.count(),
               known(found.min), known(found.max), known(found.mean()), known(deviation), known(found.abs_max()),
               found.zeros, found.nan, found.infinities(), found.positive_infinity, found.negative_infinity,

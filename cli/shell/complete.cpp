@@ -43,22 +43,10 @@ std::string brief(const Command& command, const Option& option) {
   return text;
 }
 
-Candidates option_names(const Command& command) {
-  Candidates list = {described("--help", "show a help text")};
-  for (const Option& option : command.options)
-    list.push_back(described(formatted("--{}", option_name(option)), brief(command, option)));
-  return list;
-}
-
 // Returns the option that takes the next word, or nullptr. word: "--sort", "-s".
 const Option* option_with_value(const Command& command, std::string_view word) {
   const Option* const found = find_option(command, word);
   return found == nullptr || found->value == nullptr ? nullptr : found;
-}
-
-Wanted argument_of(const Command& command, std::size_t index) {
-  if (command.words != nullptr && index-- == 0) return choices_of(command.words);
-  return {.values = index != 0 && command.after_model ? *command.after_model : command.arguments};
 }
 
 // The dtypes, in upper case if the typed text is.
@@ -101,8 +89,14 @@ Wanted wanted_of(const Command& command, std::span<const std::string> given) {
   if (pending != nullptr && pending->choices != nullptr) return choices_of(pending->choices);
   if (pending != nullptr && pending->values == Values::dtype) return dtypes(typed_value(word));
   if (pending != nullptr) return {.values = pending->values};
-  if (!only_arguments && word.starts_with('-')) return {.words = option_names(command)};
-  return argument_of(command, count);
+  if (!only_arguments && word.starts_with('-')) {
+    Wanted names = {.words = {described("--help", "show a help text")}};
+    for (const Option& option : command.options)
+      names.words.push_back(described(formatted("--{}", option_name(option)), brief(command, option)));
+    return names;
+  }
+  if (command.words != nullptr && count-- == 0) return choices_of(command.words);
+  return {.values = count != 0 && command.after_model ? *command.after_model : command.arguments};
 }
 
 Wanted wanted_of(std::span<const std::string> given) {
