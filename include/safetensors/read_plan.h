@@ -45,9 +45,8 @@ enum class Cache : std::uint8_t {
   fill,
   /// Works as `fill` if the files and the results together fit into half of the memory of the machine, or of the limit
   /// of the control group. Otherwise works as `keep`. Files whose data is in the cache already do not count. All other
-  /// files
-  /// count with their whole size. So the next process that reads the files finds them in the cache, unless they are too
-  /// large for it. The decision is made once, when the plan begins.
+  /// files count with their whole size. So the next process that reads the files finds them in the cache, unless they
+  /// are too large for it. The decision is made once, when the plan begins.
   automatic,
 };
 

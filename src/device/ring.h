@@ -49,11 +49,7 @@ class CopyRing {
   class Slot {
    public:
     Slot(Slot&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)), index_(other.index_) {}
-    Slot& operator=(Slot&& other) noexcept {
-      std::swap(ring_, other.ring_);
-      std::swap(index_, other.index_);
-      return *this;
-    }
+    Slot& operator=(Slot&&) = delete;
     ~Slot() {
       if (ring_) ring_->give_back(index_);
     }
