@@ -20,7 +20,7 @@ TEST(StatsLoops, GiveTheSameSums) {
   if (!kAvx2) GTEST_SKIP() << "the processor has no AVX2";
   std::mt19937_64 random(3);
   for (unsigned round = 0; round < 600; ++round) {
-    std::vector<double> numbers(random() % kBlock + 1);
+    std::vector<double> numbers(random() % kStatsBlock + 1);
     for (double& number : numbers) {
       const std::uint64_t code = random();
       number = round % 3 == 0   ? std::bit_cast<double>(code)  // of any size, also NaN
