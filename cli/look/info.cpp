@@ -37,24 +37,24 @@ Result<std::string> header_text(const std::string& argument, const Result<Input>
 }
 
 // Prints the JSON of the header of one file: unchanged to a pipe, and without characters that a terminal obeys. A
-// header that breaks rules 4 to 10 is printed, too, with the error. as_json: in a document of schema
+// header of a file that breaks rules 4 to 10 is printed, too, with the error. as_json: in a document of schema
 // safetensors.header/1.
 Exit show_header(const std::string& path, bool as_json, Console& console) {
   const Result<Input> input = Input::open(path, console, {}, PipeData::part);
   const Result<std::string> text = header_text(path, input);
   const Error* error = !input ? &input.error() : !text ? &text.error() : nullptr;
+  std::string plain = text ? *text : "";
+  std::ranges::replace(plain, '\r', ' ');  // white space of JSON, which visible() would escape
   if (as_json) {
     Json json(console, "header");
     json.field("path", path).field("valid", error == nullptr);
     if (text) json.field("header_bytes", std::uint64_t{text->size()});
     if (error != nullptr) json.error(*error);
-    if (text) json.line();
-    if (text && error == nullptr) json.key("header").raw(visible(*text));
-    if (text && error != nullptr) json.field("text", *text);
+    if (text) error == nullptr ? json.line().key("header").raw(visible(plain)) : json.line().field("text", *text);
     json.finish();
   } else if (text) {
-    console.out(console.out_is_terminal() ? visible(text->substr(0, text->find_last_not_of(" \t\r\n") + 1)) + "\n"
-                                          : *text);
+    plain.resize(plain.find_last_not_of(" \t\n") + 1);
+    console.out(console.out_is_terminal() ? visible(plain) + "\n" : *text);
   }
   return error == nullptr ? Exit::good : input_error(path, *error, console);
 }
@@ -63,7 +63,7 @@ constexpr Option kInfoTable[] = {
     {"--largest", "N", "show the N largest tensors (default 5)"},
     kAcceptOption,
     {"--header", nullptr,
-     "print the JSON of the header of one file, as it is. A header that breaks the rules is printed, too"},
+     "print the JSON of the header of one file, as it is, also of one that breaks the rules (but not of -)"},
     kRecursiveOption,
     kJsonOption,
 };
