@@ -7,6 +7,7 @@
 // every page of the range is in the page cache when the map is made.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,5 +40,8 @@ class LeasedMap {
   std::size_t map_size_ = 0;
   std::span<const std::byte> bytes_;
 };
+
+// Returns the CPU time of this thread, or 0 where no LeasedMap exists. Thread-safe.
+[[nodiscard]] std::chrono::nanoseconds thread_time() noexcept;
 
 }  // namespace safetensors::os

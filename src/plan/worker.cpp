@@ -4,7 +4,6 @@
 #include "plan/worker.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -120,7 +119,7 @@ Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange piece
     if (Status status = gather(item, slot, half, to.first(bytes)); !status) return status;
     return gather(item, slot, {half.first + half.count, pieces.count - half.count}, to.subspan(bytes));
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = os::thread_time();
   GatherChoice::Way way = gather_choice_.next();
   if (way == GatherChoice::Way::map && !gather_mapped(item, pieces, extent, to)) {
     gather_choice_.refuse_map();
@@ -129,7 +128,7 @@ Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange piece
   if (way == GatherChoice::Way::read) {
     if (Status status = read_pieces(item, slot, pieces, to); !status) return status;
   }
-  gather_choice_.record(way, pieces.count, std::chrono::steady_clock::now() - start);
+  gather_choice_.record(way, pieces.count, os::thread_time() - start);
   return {};
 }
 

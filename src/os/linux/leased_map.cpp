@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 #include <utility>
 
 #include "os/file_status.h"
@@ -62,6 +63,12 @@ LeasedMap::LeasedMap(LeasedMap&& other) noexcept
 LeasedMap::~LeasedMap() {
   if (map_ != nullptr) ::munmap(map_, map_size_);
   if (leased_.valid()) (void)::fcntl(leased_.get(), F_SETLEASE, F_UNLCK);
+}
+
+std::chrono::nanoseconds thread_time() noexcept {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 }  // namespace safetensors::os
