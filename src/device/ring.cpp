@@ -193,7 +193,7 @@ Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
     if (bytes == 0) return {};
     std::unique_lock lock(mutex_);
     if (failed_) return error_;
-    const Stream stream = streams_[next_stream_];
+    Stream stream = streams_[next_stream_];
     next_stream_ = (next_stream_ + 1) % streams_.size();
     lock.unlock();
     // From here on the slot does not return to the ring on a failure, because a part of it may already be in flight.
@@ -237,7 +237,7 @@ Status CopyRing::finish() noexcept {
     const Current current(calls, context_);
     if (!current.ok()) return fail(current.result());
     // Synchronize every stream even after a failure: no copy may write to the device after finish().
-    for (const Stream stream : streams_) {
+    for (Stream stream : streams_) {
       const CudaResult result = calls.stream_synchronize(stream);
       if (result != CudaResult::success) (void)fail(result);
     }
