@@ -94,7 +94,8 @@ Exit run_complete(std::span<const std::string> arguments, Console& console);
 // The parts of Option::names: the letter, or 0, and the name without dashes.
 [[nodiscard]] char option_letter(const Option& option);
 [[nodiscard]] std::string_view option_name(const Option& option);
-// The option with this name or letter, with its dashes: "--sort", "-s". nullptr if there is none.
+// Returns the option with this name or letter, which includes the dashes: "--sort", "-s". Returns nullptr for any
+// other.
 [[nodiscard]] const Option* find_option(const Command& command, std::string_view word);
 // Option::text, or the text of kJsonOption.
 [[nodiscard]] std::string option_text(const Command& command, const Option& option);

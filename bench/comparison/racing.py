@@ -171,7 +171,7 @@ class Limits:
         return self.chosen[key]
 
     def chosen_for(self, row: Any, names: tuple[str, ...], size: float, path: str) -> Callable[[], Report] | None:
-        """Name the fastest of these limits in the row, and return what measures it once; or note why there is none."""
+        """Name the fastest of these limits in the row, and return a function that measures it. If none runs, note the reason."""
         best = self.best(names, size, path)
         if "seconds" not in best:
             row.note = f"no limit: {best['missing']}"

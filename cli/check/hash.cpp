@@ -219,8 +219,8 @@ struct Opened {
   Result<Input> input;
 };
 
-// Adds what a line of a list names. A name PATH:TENSOR is a tensor if no file has the whole name. last: the file of the
-// line before it.
+// Adds the file or the tensor that a line of a list names. PATH:TENSOR names a tensor if no file has this whole name.
+// last: the input that the line before it opened.
 void add_named(Item item, std::optional<Opened>& last, Console& console, Hashing& hashing) {
   std::size_t colon = item.name.find(':');
   if (is_file(item.name)) colon = std::string::npos;

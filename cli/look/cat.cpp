@@ -40,14 +40,6 @@ struct CatRequest {
 // Receives the output. An error that it returns ends the output.
 using Sink = std::function<Status(std::string_view)>;
 
-// Formats elements as text. Floats become double, which holds all values of the smaller dtypes exactly, and then text
-// by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
-//
-// A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
-// 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
-// is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
-// 0 is true.
-
 // Returns the shortest decimal that reads back as this double: "1.0", "1e-07". A finite value has a point or an
 // exponent, so that no reader takes it for an integer.
 std::string shortest(double value) {
@@ -60,6 +52,14 @@ std::string shortest(double value) {
 }
 
 // Returns the text of element `index` of packed elements.
+//
+// Floats become double, which holds all values of the smaller dtypes exactly, and then text
+// by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
+//
+// A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
+// 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode
+// is the same, except that a value that is not finite is a string ("nan"), C64 is [1.0, 2.0], and any BOOL byte except
+// 0 is true.
 std::string element_text(Dtype dtype, bool json, std::span<const std::byte> packed, std::uint64_t index) {
   if (dtype == Dtype::C64) {
     const std::string real = element_text(Dtype::F32, json, packed, 2 * index);

@@ -1,4 +1,4 @@
-"""A file system in user space (FUSE) that fails on request, and counts what is read.
+"""A file system in user space (FUSE). It fails on request, and counts the bytes that programs read.
 
 `mounted(source, mountpoint)` starts this file as a program. It serves the files of the folder `source`, read-only, and takes one
 command per line on stdin. Each answer is one line of JSON. As on a network file system, requests of several threads overlap, and

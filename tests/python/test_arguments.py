@@ -127,7 +127,7 @@ def test_the_dtypes_of_a_message_are_there(file: Path, monkeypatch: pytest.Monke
 
 
 def storage_writers() -> list[Any]:
-    """StorageWriter, where torch is: its constructor refuses what the save would refuse later, when all ranks wait."""
+    """Return StorageWriter if torch is installed. Its constructor refuses arguments before all ranks wait for the save."""
     return [framework("safetensors.distributed").StorageWriter] if installed("torch") else []
 
 

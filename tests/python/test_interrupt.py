@@ -149,7 +149,7 @@ import numpy as np
 from safetensors import Checkpoint, TensorSpec, Writer, serialize_file
 source, path, size = sys.argv[1], sys.argv[2], 1 << 30
 checkpoint, block = Checkpoint(source), np.memmap(source, np.uint8, "r")[-size:]
-checkpoint["t0"]  # imports what is needed
+checkpoint["t0"]  # this imports the modules that the call needs
 spec = TensorSpec(dtype="uint8", shape=[size], data_ptr=block.ctypes.data, data_len=size)
 writer = Writer(path, {"t1": ("U8", (size,))}, durability="none")
 def moved():

@@ -171,7 +171,7 @@ def until(counter, more):
 def then(wait, call): threading.Thread(target=lambda: (wait(), call()), daemon=True).start()
 def ring(): os.kill(os.getpid(), signal.SIGALRM)
 f = safe_open(sys.argv[1], "np")
-f.prefetch().take("t0")  # what is imported late is imported
+f.prefetch().take("t0")  # this imports the modules that a prefetch needs
 """
 
 GATED_TESTS = {
