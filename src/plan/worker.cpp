@@ -22,6 +22,16 @@ constexpr std::size_t kCastBytes = 64 << 10;
 
 constexpr std::uint64_t kMaxMap = std::uint64_t{32} << 20;  // bytes; a larger map would hold its lease for too long
 constexpr std::uint64_t kMinMappedPieces = 256;             // a map costs as much as tens of reads
+constexpr unsigned kCompared = 16;                          // of this many lists, one compares a map with reads
+
+// Returns the first `count` pieces, and the others.
+std::pair<file::PieceRange, file::PieceRange> halves(file::PieceRange pieces, std::uint64_t count) {
+  return {{pieces.first, count}, {pieces.first + count, pieces.count - count}};
+}
+
+std::size_t bytes_of(const Item& item, file::PieceRange pieces) {
+  return static_cast<std::size_t>(pieces.count * detail::Access<ResolvedSlice>::piece_size(*item.slice));
+}
 
 }  // namespace
 
@@ -112,24 +122,33 @@ Status Worker::fetch(const Job& job, std::span<std::byte> to) {
 // Halves the list of pieces until a map of the bytes from its first to its last piece is small enough.
 Status Worker::gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
   if (pieces.count < kMinMappedPieces || !may_map(item, slot)) return read_pieces(item, slot, pieces, to);
-  const file::PieceExtent extent = file::extent_of(*item.slice, pieces);
-  if (extent.size > kMaxMap) {
-    const file::PieceRange half{pieces.first, pieces.count / 2};
-    const auto bytes = static_cast<std::size_t>(half.count * detail::Access<ResolvedSlice>::piece_size(*item.slice));
-    if (Status status = gather(item, slot, half, to.first(bytes)); !status) return status;
-    return gather(item, slot, {half.first + half.count, pieces.count - half.count}, to.subspan(bytes));
+  if (file::extent_of(*item.slice, pieces).size > kMaxMap) {
+    const auto [first, second] = halves(pieces, pieces.count / 2);
+    const std::size_t bytes = bytes_of(item, first);
+    if (Status status = gather(item, slot, first, to.first(bytes)); !status) return status;
+    return gather(item, slot, second, to.subspan(bytes));
   }
-  const auto start = os::thread_time();
-  GatherChoice::Way way = gather_choice_.next();
-  if (way == GatherChoice::Way::map && !gather_mapped(item, pieces, extent, to)) {
-    gather_choice_.refuse_map();
-    way = GatherChoice::Way::read;
+  if (gathers_++ % kCompared == 0) return compare(item, slot, pieces, to);
+  return maps_ && gather_mapped(item, pieces, to) ? Status() : read_pieces(item, slot, pieces, to);
+}
+
+// Reads some pieces, copies the others from a map, and remembers which way takes less CPU time per piece. Which one
+// does depends on the system and on how the page cache got the bytes: large pages are mapped with few page faults.
+// Other programs hardly change the CPU time.
+Status Worker::compare(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
+  constexpr std::uint64_t kSome = kMinMappedPieces / 4;
+  std::chrono::nanoseconds start{};
+  for (int i = 0; i < 2; ++i) {  // The first reads also allocate the buffer, so only the second ones count.
+    const auto [some, others] = halves(pieces, kSome);
+    start = os::thread_time();
+    if (Status status = read_pieces(item, slot, some, to.first(bytes_of(item, some))); !status) return status;
+    pieces = others;
+    to = to.subspan(bytes_of(item, some));
   }
-  if (way == GatherChoice::Way::read) {
-    if (Status status = read_pieces(item, slot, pieces, to); !status) return status;
-  }
-  gather_choice_.record(way, pieces.count, os::thread_time() - start);
-  return {};
+  const std::chrono::nanoseconds read = os::thread_time() - start;
+  const bool mapped = gather_mapped(item, pieces, to);
+  maps_ = mapped && (os::thread_time() - start - read) * kSome <= read * pieces.count;
+  return mapped ? Status() : read_pieces(item, slot, pieces, to);
 }
 
 // Returns whether the pieces may be copied from a map: Access allows a map, and the pieces are short and in the page
@@ -140,8 +159,8 @@ bool Worker::may_map(const Item& item, const Slot& slot) {
 }
 
 // Returns false if there is no safe map.
-bool Worker::gather_mapped(const Item& item, file::PieceRange pieces, const file::PieceExtent& extent,
-                           std::span<std::byte> to) {
+bool Worker::gather_mapped(const Item& item, file::PieceRange pieces, std::span<std::byte> to) {
+  const file::PieceExtent extent = file::extent_of(*item.slice, pieces);
   const Result<os::Lease> descriptor = item.file().posix->lease();
   if (!descriptor) return false;  // The read reports the same error.
   const std::optional<os::LeasedMap> map =

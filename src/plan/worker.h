@@ -1,10 +1,8 @@
 // One thread of a plan.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,29 +14,6 @@
 #include "plan/jobs.h"
 
 namespace safetensors::plan {
-
-// Chooses the faster way to gather short pieces from the page cache: a read per piece, or copies from a map. Which one
-// is faster depends on the system and on how the page cache got the bytes: large pages are mapped with few page faults.
-// Compares the CPU time per piece, which other programs do not change much. Not thread-safe: each thread has its own.
-class GatherChoice {
- public:
-  enum class Way : std::uint8_t { read, map };
-
-  // Returns the way for the next pieces, each way once at first. Sometimes returns the slower one, because its time may
-  // have changed.
-  [[nodiscard]] Way next() noexcept { return (map_ <= read_) != (++asked_ % kRetry == 0) ? Way::map : Way::read; }
-  void record(Way way, std::uint64_t pieces, std::chrono::nanoseconds time) noexcept {
-    (way == Way::map ? map_ : read_) = static_cast<double>(time.count()) / static_cast<double>(pieces);
-  }
-  // The system has refused a map.
-  void refuse_map() noexcept { map_ = std::numeric_limits<double>::infinity(); }
-
- private:
-  static constexpr unsigned kRetry = 32;
-
-  double read_ = 0, map_ = 0;  // ns per piece; 0: not known yet
-  unsigned asked_ = 0;
-};
 
 // Executes jobs with its own buffers. One thread makes, uses and destroys it.
 class Worker {
@@ -56,9 +31,9 @@ class Worker {
   bool in_place(const Job& job);
   Status fetch(const Job& job, std::span<std::byte> to);
   Status gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
+  Status compare(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
   static bool may_map(const Item& item, const Slot& slot);
-  bool gather_mapped(const Item& item, file::PieceRange pieces, const file::PieceExtent& extent,
-                     std::span<std::byte> to);
+  bool gather_mapped(const Item& item, file::PieceRange pieces, std::span<std::byte> to);
   Status read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
   Status read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
   Status read_batch(const Job& job, std::span<std::byte> to) noexcept;
@@ -73,8 +48,9 @@ class Worker {
   JobCost cost_;
   io::ReaderThread reader_thread_;
   io::BounceBuffer gather_bounce_;  // for short pieces of slices
-  GatherChoice gather_choice_;
-  io::BounceBuffer staging_;  // for bytes that are cast or scattered
+  unsigned gathers_ = 0;            // lists of short pieces so far
+  bool maps_ = false;               // copies from a map cost less than reads
+  io::BounceBuffer staging_;        // for bytes that are cast or scattered
 
   // State of a job whose results go to a device.
   std::byte* pinned_ = nullptr;  // a slot of the ring
