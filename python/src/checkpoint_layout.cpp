@@ -5,6 +5,7 @@
 #include "module.h"
 #include "requests.h"
 #include "saving.h"
+#include "watch.h"
 
 namespace safetensors::python {
 namespace {

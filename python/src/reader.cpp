@@ -6,6 +6,7 @@
 #include "file/file.h"
 #include "os/memory.h"
 #include "requests.h"
+#include "watch.h"
 
 namespace safetensors::python {
 namespace {

@@ -1,15 +1,15 @@
-// Parses the tuples that the Python package makes for each tensor. A Watch takes the GIL at most 20 times per second,
-// to run signal handlers and the progress function. For many small tensors, making the arrays takes as long as reading
-// a quarter of the bytes, and it needs one thread only. So it runs in the calling thread while other threads read.
+// Parses the tuples that the Python package makes for each tensor. For many small tensors, making the arrays takes as
+// long as reading a quarter of the bytes, and it needs one thread only. So it runs in the calling thread while other
+// threads read.
 #include "requests.h"
 
 #include <string>
 #include <utility>
 
+#include "watch.h"
+
 namespace safetensors::python {
 namespace {
-
-constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 
 // The caller's memory and its strides.
 struct Target {
@@ -124,46 +124,6 @@ Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle
     add(i, maker.make(array));
   }
   return {};
-}
-
-bool Watch::go_on(std::uint64_t done, std::uint64_t total) {
-  const auto now = std::chrono::steady_clock::now();
-  const bool end = done == total && !progress_.is_none();
-  if (!end && now - last_ < kWatchInterval) return true;
-  last_ = now;
-  return ask([&] {
-    check_signals();
-    if (!progress_.is_none()) (void)progress_(done, total);
-  });
-}
-
-template <class Function>
-bool Watch::ask(const Function& function) {
-  const WithGil acquired;
-  const ReentrancyGuard guard(this);
-  try {
-    never_unwound(function);
-    return true;
-  } catch (...) {
-    raised_ = std::current_exception();
-    return false;
-  }
-}
-
-Result<ReadResult> Watch::execute(const ReadPlan& plan, ReadOptions options,
-                                  const std::function<void(std::span<const Array>)>& make) {
-  options.progress = callback();
-  if (make) options.on_reserved = [&](std::span<const Array> arrays) { return ask([&] { make(arrays); }); };
-  Result<ReadResult> result = [&] {
-    const WithoutGil released;
-    return plan.execute(options);
-  }();
-  rethrow();
-  return result;
-}
-
-void Watch::rethrow() {
-  if (std::exception_ptr raised = take()) std::rethrow_exception(raised);
 }
 
 }  // namespace safetensors::python

@@ -11,6 +11,7 @@
 #include "module.h"
 #include "reader.h"
 #include "requests.h"
+#include "watch.h"
 
 namespace safetensors::python {
 namespace {

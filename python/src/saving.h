@@ -48,7 +48,8 @@ class TensorsToSave {
 // Returns the layout of a _CheckpointLayout. Raises TypeError for an object of another type.
 [[nodiscard]] const CheckpointLayout& to_layout(nb::handle object);
 
-// options: those of SaveArguments in _types.py, without progress. Raises SafetensorError, TypeError.
+// options: those of SaveOptions.start() in _write/save_checkpoint.py, without progress. Raises SafetensorError,
+// TypeError.
 [[nodiscard]] CheckpointWriteOptions to_checkpoint_options(const nb::kwargs& options);
 
 // metadata: a dict of str to str, or None. Raises TypeError.

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "module.h"
-#include "requests.h"
 #include "saving.h"
+#include "watch.h"
 
 namespace safetensors::python {
 namespace {

@@ -10,6 +10,7 @@
 #include "os/process.h"
 #include "plan/budget.h"
 #include "requests.h"
+#include "watch.h"
 
 namespace safetensors::python {
 namespace {
