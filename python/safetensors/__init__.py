@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ._native import (
         MissingTensorError, PrefetchLoader, PySafeSlice, SafetensorError, TensorMeta, TensorSpec, safe_open,
     )
-    from ._read.checkpoint import Checkpoint
-    from ._read.load import load, stream
+    from ._read.checkpoint import Checkpoint, load, stream
     from ._read.stream import CheckpointStream
     from ._save import save
     from ._version import __version__
@@ -57,8 +56,7 @@ if not TYPE_CHECKING:
         "_functions": "PrefetchPlan _safe_open_handle deserialize serialize serialize_file",
         "_install": "install",
         "_native": "MissingTensorError PrefetchLoader PySafeSlice SafetensorError TensorMeta TensorSpec safe_open",
-        "_read.checkpoint": "Checkpoint",
-        "_read.load": "load stream",
+        "_read.checkpoint": "Checkpoint load stream",
         "_read.stream": "CheckpointStream",
         "_save": "save",
         "_version": "__version__",

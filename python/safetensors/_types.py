@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 from typing import TypeVar as TypingTypeVar
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ else:
     Buffer = Any
 
 __all__ = [
-    "Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Progress", "ReadArguments", "Request",
-    "SaveArguments", "Target", "Tensor", "TensorOrder", "Value",
+    "Backend", "Buffer", "Cache", "Durability", "Fault", "Framework", "Paths", "Progress", "Request", "Target", "Tensor",
+    "TensorOrder", "Value",
 ]
 
 # The type of the tensors of a framework.
@@ -44,23 +44,3 @@ Value = tuple[int, int, str | None, tuple[int, ...] | None, Any]
 Target = tuple[int, int, tuple[int, ...] | None, Any] | tuple[int, int, None, Any, int]
 # The name, the index of the slice, the dtype to cast to, and the memory. None: whole, as stored, new.
 Request = tuple[str, Any, str | None, Target | None]
-
-
-class ReadArguments(TypedDict):
-    """The options of a native read."""
-
-    threads: int
-    memory_limit: int
-    cache: Cache
-    progress: Progress | None
-    device_stream: int | None  # for targets on a CUDA device
-
-
-class SaveArguments(TypedDict):
-    """The options of a native writer of a checkpoint. `shared`: several processes write it."""
-
-    new_folder: bool
-    remove_old_files: bool
-    shared: bool
-    durability: Durability
-    progress: Progress | None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from .._native import SafetensorError, _size_digits
-from .._types import Cache, Progress, ReadArguments
+from .._types import Cache, Progress
 
 __all__ = [
-    "Progress", "count_text", "ending", "part_of", "reporter", "start_read", "to_bytes", "to_metadata", "to_size",
+    "Progress", "ReadArguments", "count_text", "ending", "part_of", "reporter", "start_read", "to_bytes", "to_metadata", "to_size",
 ]
 
 T = TypeVar("T")
@@ -91,6 +91,16 @@ def reporter(progress: bool | Progress | None, verb: str = "Loading") -> tuple[P
         bar.update(done - bar.n)
 
     return report, bar.close
+
+
+class ReadArguments(TypedDict):
+    """The options of a native read."""
+
+    threads: int
+    memory_limit: int
+    cache: Cache
+    progress: Progress | None
+    device_stream: int | None  # for targets on a CUDA device
 
 
 def start_read(

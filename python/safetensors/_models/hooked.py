@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from .._base.options import part_of
+from .._base.options import ReadArguments, part_of
 from .._read.checkpoint import Checkpoint
-from .._types import ReadArguments
 
 __all__ = ["reading", "takes_part"]
 

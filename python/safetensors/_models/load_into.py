@@ -20,11 +20,11 @@ from torch.nn.parameter import is_lazy
 from .._arrays.dtypes import CASTABLE, FRAMEWORK_NAMES
 from .._arrays.sharing import storage_ptr
 from .._arrays.torch_dtypes import float_dtype
-from .._base.options import Progress, ending, start_read
+from .._base.options import Progress, ReadArguments, ending, start_read
 from .._base.paths import to_paths
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._types import Cache, Paths, ReadArguments
+from .._types import Cache, Paths
 from .hooked import reading, takes_part
 from .pieces import Piece, read_pieces
 

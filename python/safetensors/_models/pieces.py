@@ -17,10 +17,10 @@ import torch
 from .._arrays.dtypes import can_read_as, format_name
 from .._arrays.sharing import overlapping_chains
 from .._arrays.targets import reach, to_target
-from .._base.options import part_of
+from .._base.options import ReadArguments, part_of
 from .._native import SafetensorError
 from .._read.checkpoint import DEFAULT_BUDGET, Checkpoint
-from .._types import ReadArguments, Request, Target
+from .._types import Request, Target
 
 __all__ = ["Piece", "overlapping", "read_pieces"]
 

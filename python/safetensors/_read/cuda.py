@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _native
+from .._base.options import ReadArguments
 from .._native import SafetensorError
-from .._types import ReadArguments, Request
+from .._types import Request
 
 
 def usable(native: _native._Checkpoint) -> Any:

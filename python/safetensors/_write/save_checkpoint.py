@@ -15,7 +15,7 @@ from .._base.options import Progress, count_text, ending, reporter, to_bytes, to
 from .._base.paths import to_path
 from .._native import TensorSpec
 from .._read.checkpoint import DEFAULT_BUDGET
-from .._types import Durability, SaveArguments
+from .._types import Durability
 from .writer import TensorWriter, to_specs
 
 __all__ = ["CheckpointLayout", "CheckpointWriter", "SaveOptions", "write_checkpoint", "write_file"]
@@ -86,13 +86,16 @@ class SaveOptions:
         """Return the layout of these tensors."""
         return _remake(CheckpointLayout, tensors, self.layout_options(tensors))
 
-    def start(self, shared: bool = False) -> tuple[SaveArguments, Callable[[], None]]:
-        """Return the arguments of a native writer, and a function that ends the progress."""
-        new, remove = bool(self.new_folder), bool(self.remove_old_files)
+    def start(self, shared: bool = False) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Return the arguments of a native writer, and a function that ends the progress.
+
+        `shared`: several processes write the files.
+        """
         report, end_progress = reporter(self.progress, "Saving")
-        given = SaveArguments(
-            new_folder=new, remove_old_files=remove, shared=shared, durability=self.durability, progress=report
-        )
+        given = {
+            "new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files), "shared": shared,
+            "durability": self.durability, "progress": report,
+        }
         return given, end_progress
 
     def writer(
