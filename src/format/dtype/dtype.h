@@ -11,7 +11,7 @@ namespace safetensors::format {
 // The longest name of a dtype, in bytes.
 inline constexpr std::size_t kMaxDtypeName = 11;
 
-// Returns the index of a dtype in all_dtypes(). Returns 22 for Dtype::UNKNOWN.
+// Returns the index of a dtype in all_dtypes(). Returns their number for Dtype::UNKNOWN.
 [[nodiscard]] unsigned rank(Dtype dtype) noexcept;
 
 // Returns the DLDataTypeCode of DLPack 1.1 for a dtype. Returns that of U8 for Dtype::UNKNOWN.
