@@ -73,7 +73,7 @@ Result<NewFile> NewFile::create(const std::string& path, bool replace) {
 
 Status NewFile::write(std::string_view bytes) {
   if (Interrupt::caught()) return Interrupt::error();
-  Status status = file_->write_at(size_, std::as_bytes(std::span(bytes)));
+  Status status = file_->file().write_at(size_, std::as_bytes(std::span(bytes)));
   size_ += bytes.size();
   return status;
 }

@@ -3,14 +3,12 @@
 #include <safetensors/save.h>
 #include <safetensors/writer.h>
 
+#include <variant>
+
 #include "c/support.h"
 
-// Exactly one of the two is there.
 struct safetensors_writer {
-  explicit safetensors_writer(safetensors::Writer created) : file(std::move(created)) {}
-  explicit safetensors_writer(safetensors::CheckpointWriter created) : model(std::move(created)) {}
-  std::optional<safetensors::Writer> file;
-  std::optional<safetensors::CheckpointWriter> model;
+  std::variant<safetensors::Writer, safetensors::CheckpointWriter> writer;
 };
 
 namespace {
@@ -82,39 +80,17 @@ Options write_options_of(Call& call, const safetensors_write_options* given) {
   write.new_file = made.max_shard_size == 0 && options.new_only != 0;
   made.write.new_folder = options.new_only != 0;
   made.write.remove_old_files = options.keep_old_files == 0;
-  made.split.max_shard_size = options.max_shard_size;
-  if (options.stem) made.split.stem = options.stem;
+  made.split.max_shard_size = options.max_shard_size == 0 ? UINT64_MAX : options.max_shard_size;
+  if (options.stem && options.max_shard_size != 0) made.split.stem = options.stem;
   made.split.layout = made.layout;
   return made;
-}
-
-Result<Writer> create_file(Call& call, const char* path, const std::vector<TensorData>& tensors,
-                           const Options& options) {
-  HeaderBuilder builder;
-  for (const TensorData& each : tensors) call.check(builder.add(each.name, each.dtype, each.shape));
-  if (options.split.metadata_present) call.check(builder.metadata_present());
-  for (const auto& [key, value] : options.split.metadata) call.check(builder.metadata(key, value));
-  if (!call.ok()) return call.status().error();
-  auto header = builder.build(options.layout);
-  if (!header) return std::move(header).error();
-  return Writer::create(path, *header, options.write.write);
-}
-
-Result<CheckpointWriter> create_model(const char* path, const std::vector<TensorData>& tensors,
-                                      const Options& options) {
-  std::vector<CheckpointTensor> list;
-  list.reserve(tensors.size());
-  for (const TensorData& each : tensors) list.push_back({each.name, each.dtype, each.shape});
-  auto layout = CheckpointLayout::make(list, options.split);
-  if (!layout) return std::move(layout).error();
-  return CheckpointWriter::create(path, *layout, options.write);
 }
 
 // Calls a function of the writer in the handle, if all arguments are right.
 template <class Function>
 void use(Call& call, safetensors_writer* writer, Function&& function) {
   call.require(writer, "writer");
-  if (call.ok()) call.check(writer->file ? function(*writer->file) : function(*writer->model));
+  if (call.ok()) call.check(std::visit(function, writer->writer));
 }
 
 }  // namespace
@@ -179,8 +155,14 @@ safetensors_status safetensors_writer_create(const char* path, const safetensors
     const auto given = tensors_of(call, tensors, tensor_count, false);
     const Options how = write_options_of(call, options);
     if (!call.ok()) return;
-    if (how.max_shard_size == 0) return call.give(create_file(call, path, given, how), writer);
-    call.give(create_model(path, given, how), writer);
+    std::vector<CheckpointTensor> list;
+    list.reserve(given.size());
+    for (const TensorData& each : given) list.push_back({each.name, each.dtype, each.shape});
+    const auto layout = CheckpointLayout::make(list, how.split);
+    if (!layout) return call.fail(layout.error());
+    if (how.max_shard_size == 0)
+      return call.give(Writer::create(path, layout->files()[0].header, how.write.write), writer);
+    call.give(CheckpointWriter::create(path, *layout, how.write), writer);
   });
 }
 

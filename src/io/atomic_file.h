@@ -3,13 +3,11 @@
 
 #include <safetensors/durability.h>
 #include <safetensors/error.h>
-#include <safetensors/source.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -79,14 +77,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // See FileWriter.
-  [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    return file_.write_at(offset, bytes);
-  }
-  [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
-                               std::uint64_t size) noexcept {
-    return file_.copy_at(offset, source, from, size);
-  }
+  // Writes the bytes.
   [[nodiscard]] FileWriter& file() noexcept { return file_; }
   // The path that errors show.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

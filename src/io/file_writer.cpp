@@ -50,17 +50,6 @@ bool fits(const os::DirectAlignment& alignment) noexcept {
 
 }  // namespace
 
-std::size_t Chunks::count() const noexcept {
-  if (size == 0) return 0;
-  return static_cast<std::size_t>((offset + size - 1) / kDirectChunk - offset / kDirectChunk + 1);
-}
-
-Chunks::Range Chunks::operator[](std::size_t index) const noexcept {
-  const std::uint64_t first = (offset / kDirectChunk + index) * kDirectChunk;
-  const std::uint64_t begin = std::max(first, offset);
-  return {begin, static_cast<std::size_t>(std::min(first + kDirectChunk, offset + size) - begin)};
-}
-
 BounceBufferPool::Lease::~Lease() {
   if (memory_) pool_->give_back(std::move(memory_));
 }
@@ -177,8 +166,7 @@ Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byt
 }
 
 // Splits the chunk into an unaligned head, whole blocks and a tail. Only the whole blocks are written directly.
-Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes,
-                               BounceBufferPool& bounce_buffers) {
+Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (!direct() || bytes.size() < block_) return write_buffered(offset, bytes);
   const std::size_t head = (block_ - static_cast<std::size_t>(offset % block_)) % block_;
   const std::size_t whole = bytes.size() < head ? 0 : (bytes.size() - head) / block_ * block_;
@@ -191,7 +179,7 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
   if (reinterpret_cast<std::uintptr_t>(blocks.data()) % memory_alignment_ == 0) {
     outcome = write_direct(begin, blocks);
   } else {
-    const Result<BounceBufferPool::Lease> copy = bounce_buffers.take();
+    const Result<BounceBufferPool::Lease> copy = bounce_buffers_->take();
     if (!copy) return copy.error();
     std::memcpy(copy->at(begin), blocks.data(), whole);
     outcome = write_direct(begin, {copy->at(begin), whole});
@@ -201,15 +189,20 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
   return write_buffered(begin + outcome.written, bytes.subspan(head + outcome.written));
 }
 
-// Calls write(chunk) for each chunk. All calls share kDirectThreads - 1 helper threads. Each call also uses the
-// caller's thread, so it always advances.
+// Cuts a range of the file at multiples of kDirectChunk, and calls write(offset, size) for each chunk. All calls share
+// kDirectThreads - 1 helper threads. Each call also uses the caller's thread, so it always advances.
 template <class Write>
-Status FileWriter::write_chunks(const Chunks& chunks, Write write) {
-  const std::size_t count = chunks.count();
+Status FileWriter::write_chunks(std::uint64_t offset, std::uint64_t size, const Write& write) {
+  const std::uint64_t first = offset / kDirectChunk;
+  const auto count = static_cast<std::size_t>((offset + size - 1) / kDirectChunk - first + 1);
   unsigned helpers = 0;
   while (helpers + 1 < count && helpers_.fetch_sub(1) > 0) ++helpers;
   if (helpers + 1 < count) helpers_.fetch_add(1);  // no helper was left for the last subtraction
-  Status status = os::run_parallel(count, helpers + 1, [&](std::size_t index) { return write(chunks[index]); });
+  Status status = os::run_parallel(count, helpers + 1, [&](std::size_t index) {
+    const std::uint64_t begin = std::max((first + index) * kDirectChunk, offset);
+    const std::uint64_t end = std::min((first + index + 1) * kDirectChunk, offset + size);
+    return write(begin, static_cast<std::size_t>(end - begin));
+  });
   helpers_.fetch_add(static_cast<int>(helpers));
   return status;
 }
@@ -217,20 +210,23 @@ Status FileWriter::write_chunks(const Chunks& chunks, Write write) {
 Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   return base::guarded([&]() -> Status {
     if (!direct() || bytes.size() < kMinDirectWrite) return write_buffered(offset, bytes);
-    return write_chunks({offset, bytes.size()}, [&](const Chunks::Range& chunk) {
-      return write_chunk(chunk.offset, {bytes.data() + (chunk.offset - offset), chunk.size}, *bounce_buffers_);
+    return write_chunks(offset, bytes.size(), [&](std::uint64_t begin, std::size_t size) {
+      return write_chunk(begin, bytes.subspan(static_cast<std::size_t>(begin - offset), size));
     });
   });
 }
 
 Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size) {
-  return write_chunks({offset, size}, [&](const Chunks::Range& chunk) -> Status {
+  return write_chunks(offset, size, [&](std::uint64_t begin, std::size_t count) -> Status {
+    const std::uint64_t at = from + (begin - offset);
+    const Source::Memory memory = source.memory(at, count);
+    if (memory.bytes.size() == count) return write_chunk(begin, memory.bytes);
     const Result<BounceBufferPool::Lease> buffer = bounce_buffers_->take();
     if (!buffer) return buffer.error();
-    const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
-    if (Status read = os::read_exactly(source, from + (chunk.offset - offset), bytes); !read) return read;
+    const std::span<std::byte> bytes(buffer->at(begin), count);
+    if (Status read = os::read_exactly(source, at, bytes); !read) return read;
     // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each other.
-    return write_chunk(chunk.offset, bytes, *bounce_buffers_);
+    return write_chunk(begin, bytes);
   });
 }
 

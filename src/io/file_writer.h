@@ -28,19 +28,6 @@ inline constexpr std::uint64_t kMinDirectFile = std::uint64_t{1} << 20;
 // The measured number of threads that keep a disk busy while some of them fill the memory for the next write.
 inline constexpr unsigned kDirectThreads = 4;
 
-// Cuts a range of a file at multiples of kDirectChunk.
-struct Chunks {
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
-
-  struct Range {
-    std::uint64_t offset;
-    std::size_t size;
-  };
-  [[nodiscard]] std::size_t count() const noexcept;
-  [[nodiscard]] Range operator[](std::size_t index) const noexcept;
-};
-
 // Lends aligned buffers of kDirectChunk bytes, at most kDirectThreads at a time. Other threads wait for a free buffer.
 // Thread-safe.
 class BounceBufferPool {
@@ -116,8 +103,7 @@ class FileWriter {
   [[nodiscard]] Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
   // Writes bytes that lie in one chunk of the file, in the calling thread. Memory that is not aligned is copied through
   // a bounce buffer.
-  [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes,
-                                   BounceBufferPool& bounce_buffers);
+  [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes);
   // Copies [from, from + size) of source to offset. Direct copies use several threads and up to 8 MiB of memory. Other
   // copies between files are made by the system where that can be faster. All others go through a buffer of 256 KiB.
   // Errors also: those of the source, file_truncated. They have no path.
@@ -134,7 +120,7 @@ class FileWriter {
 
  private:
   template <class Write>
-  Status write_chunks(const Chunks& chunks, Write write);
+  Status write_chunks(std::uint64_t offset, std::uint64_t size, const Write& write);
   struct Outcome {
     std::size_t written;  // bytes, from the start
     int error_number;     // 0: the rest must be written through the page cache; else the error of the file

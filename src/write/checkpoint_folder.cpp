@@ -341,7 +341,7 @@ Status CheckpointFolder::write_index() {
   const Result<std::string> text = as_planned ? std::string() : index_text();
   if (!text) return text.error();
   Status status = check_index_size(as_planned ? planned.size() : text->size(), path_);
-  if (status) status = index_->write_at(0, bytes_of(as_planned ? planned : *text));
+  if (status) status = index_->file().write_at(0, bytes_of(as_planned ? planned : *text));
   if (status) status = index_->file().finish();
   return status ? index_->check() : status;
 }

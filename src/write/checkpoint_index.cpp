@@ -474,7 +474,7 @@ Status write_index(PathView folder, const CheckpointIndex& index, const WriteOpt
     if (!options.new_file) atomic.links = io::Links::replace;  // links of a cache lead to files that others share
     const auto file = io::AtomicFile::create(path, index.text.size(), atomic);
     if (!file) return file.error();
-    if (Status status = (*file)->write_at(0, write::bytes_of(index.text)); !status) return status;
+    if (Status status = (*file)->file().write_at(0, write::bytes_of(index.text)); !status) return status;
     return (*file)->commit();
   });
 }

@@ -89,10 +89,11 @@ Status edit_by_replacing(std::string_view path, File file, std::string text, con
   const Result<std::unique_ptr<io::AtomicFile>> out =
       io::AtomicFile::create(path, *size, write::to_atomic_file_options(options.write));
   if (!out) return out.error();
-  if (Status status = (*out)->write_at(0, write::bytes_of(*head)); !status) return status;
+  if (Status status = (*out)->file().write_at(0, write::bytes_of(*head)); !status) return status;
   io::ProgressMeter meter(options.write.progress, *size, head->size(), path);
   Status status = meter.in_steps(data, [&](std::uint64_t offset, std::uint64_t bytes) -> Status {
-    Status copied = (*out)->copy_at(head->size() + offset, file.source(), file.header().data_start() + offset, bytes);
+    Status copied =
+        (*out)->file().copy_at(head->size() + offset, file.source(), file.header().data_start() + offset, bytes);
     if (!copied || offset + bytes != data) return copied;
     // The sync may take long. It belongs to the last step, so that the last report, which can cancel, comes after it.
     return (*out)->file().finish();

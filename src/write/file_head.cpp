@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/little_endian.h"
-#include "base/printable.h"
 #include "format/checkpoint/shard_index.h"
 #include "format/header/header_writer.h"
 
@@ -85,13 +84,6 @@ Status write_head(const Header& header, std::uint64_t head_bytes,
   }
   if (!piece.empty()) put();
   return status;
-}
-
-Status check_length(const TensorInfo& tensor, std::uint64_t given) {
-  if (given == tensor.nbytes()) return {};
-  return base::make_error(Errc::data_length, base::tensor_named(tensor.name) + ": " + std::to_string(given) +
-                                                 " bytes given, " + std::string(to_string(tensor.dtype)) + " " +
-                                                 to_string(tensor.shape) + " needs " + std::to_string(tensor.nbytes()));
 }
 
 Status check_index_size(std::uint64_t size, std::string_view path) {

@@ -39,9 +39,6 @@ struct FileSize {
     const Header& header, std::uint64_t head_bytes,
     const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write);
 
-// Error: data_length, if the tensor does not have `given` bytes.
-[[nodiscard]] Status check_length(const TensorInfo& tensor, std::uint64_t given);
-
 // Error: invalid_argument, if readers refuse an index of this size.
 [[nodiscard]] Status check_index_size(std::uint64_t size, std::string_view path);
 

@@ -2,6 +2,7 @@
 // checks the overlap of tensors in a file). Its memory grows only with the number of gaps.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -17,19 +18,21 @@ struct ByteRange {
 
 class RangeSet {
  public:
-  // Adds a range. If some of its bytes are already in the set, adds nothing and returns the first range of such bytes.
-  // May throw std::bad_alloc, and then adds nothing.
-  std::optional<ByteRange> claim(ByteRange range) {
-    if (range.begin == range.end) return std::nullopt;
-    if (const std::optional<ByteRange> taken = first_taken(range)) return taken;
-    join(written_.emplace(range.begin, range.end).first);
-    return std::nullopt;
+  RangeSet() = default;
+  explicit RangeSet(ByteRange range) { add(range); }
+
+  // Adds a range that has no byte in common with the set. May throw std::bad_alloc, and then adds nothing.
+  void add(ByteRange range) {
+    if (range.begin != range.end) join(written_.emplace(range.begin, range.end).first);
   }
 
   // Returns the first range of bytes that are in both sets, or nullopt.
   [[nodiscard]] std::optional<ByteRange> first_common(const RangeSet& other) const {
     for (const auto& [begin, end] : other.written_) {
-      if (const std::optional<ByteRange> taken = first_taken({begin, end})) return taken;
+      auto found = written_.upper_bound(begin);
+      if (found != written_.begin() && std::prev(found)->second > begin) --found;
+      if (found != written_.end() && found->first < end)
+        return ByteRange{std::max(found->first, begin), std::min(found->second, end)};
     }
     return std::nullopt;
   }
@@ -38,19 +41,6 @@ class RangeSet {
   // its time depends on the size of `other`.
   void merge(RangeSet&& other) noexcept {
     while (!other.written_.empty()) join(written_.insert(other.written_.extract(other.written_.begin())).position);
-  }
-
-  // Returns the first range of bytes of `range` that are in the set, or nullopt.
-  [[nodiscard]] std::optional<ByteRange> first_taken(ByteRange range) const {
-    if (range.begin == range.end) return std::nullopt;
-    const auto next = written_.lower_bound(range.begin);
-    if (next != written_.begin()) {
-      if (const auto before = std::prev(next); before->second > range.begin)
-        return ByteRange{range.begin, before->second < range.end ? before->second : range.end};
-    }
-    if (next != written_.end() && next->first < range.end)
-      return ByteRange{next->first, next->second < range.end ? next->second : range.end};
-    return std::nullopt;
   }
 
   // The first range of [0, size) that is not in the set, or nullopt.

@@ -37,8 +37,7 @@ namespace safetensors {
 namespace write {
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{1} << 20;   // small pieces are gathered in a staging buffer
-constexpr std::size_t kMinUnstaged = std::size_t{128} << 10;  // bytes; larger pieces do not pass through it
+constexpr std::size_t kMinUngathered = std::size_t{128} << 10;  // bytes; smaller pieces are gathered in a buffer
 
 using Tensors = std::span<const NamedTensor>;
 using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
@@ -64,6 +63,77 @@ struct Image {
   std::uint64_t size = 0;     // bytes of all pieces
 };
 
+// The bytes of an image. An error of reading has the path of the file that was read.
+class ImageSource final : public Source {
+ public:
+  explicit ImageSource(const Image& image) noexcept : image_(image) {}
+  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return image_.size; }
+  // Fills `bytes` from one piece after the other.
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> bytes) const override {
+    std::size_t done = 0;
+    for (auto piece = piece_at(offset); done < bytes.size() && piece != image_.pieces.end(); ++piece) {
+      const std::uint64_t skipped = offset + done - piece->offset;
+      const auto to = bytes.subspan(
+          done, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size() - done, piece->size - skipped)));
+      done += to.size();
+      if (piece->from == nullptr) {
+        std::memcpy(to.data(), piece->bytes.data() + skipped, to.size());
+        continue;
+      }
+      const File file = piece->from->file();
+      Status read = os::read_exactly(file.source(), piece->from->info().file_offset + skipped, to);
+      if (!read) return base::with_path(std::move(read).error(), file.path());
+    }
+    return done;
+  }
+  [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const override {
+    const Piece& piece = *piece_at(offset);
+    const std::uint64_t skipped = offset - piece.offset;
+    if (piece.from != nullptr || piece.size - skipped < size) return {};
+    return {piece.bytes.subspan(static_cast<std::size_t>(skipped), static_cast<std::size_t>(size)), nullptr};
+  }
+
+ private:
+  // By binary search, because a file can have millions of pieces.
+  [[nodiscard]] std::vector<Piece>::const_iterator piece_at(std::uint64_t offset) const {
+    return std::ranges::partition_point(image_.pieces,
+                                        [&](const Piece& piece) { return piece.offset + piece.size <= offset; });
+  }
+
+  const Image& image_;
+};
+
+// Small pieces are gathered in a buffer, because a system call costs as much as a copy of many kilobytes.
+bool is_small(const Piece& piece) noexcept {
+  return piece.from == nullptr && piece.size < kMinUngathered;
+}
+
+// Writes one piece after the other through the page cache.
+Status write_buffered(const Image& image, io::FileWriter& file, io::ProgressMeter& meter) {
+  const ImageSource source(image);
+  Status status;
+  for (auto piece = image.pieces.begin(); status && piece != image.pieces.end();) {
+    const auto first = piece;
+    piece = std::find_if_not(first, image.pieces.end(), is_small);
+    const std::uint64_t begin = first->offset;
+    if (piece != first) {
+      const std::uint64_t end = std::prev(piece)->offset + std::prev(piece)->size;
+      status = meter.in_steps(end - begin, [&](std::uint64_t at, std::uint64_t size) {
+        return file.copy_at(begin + at, source, begin + at, size);
+      });
+      continue;
+    }
+    ++piece;
+    status = first->from != nullptr
+                 ? copy_tensor(file, begin, *first->from, meter)
+                 : meter.in_steps(first->size, [&](std::uint64_t at, std::uint64_t size) {
+                     return file.write_at(begin + at, first->bytes.subspan(static_cast<std::size_t>(at),
+                                                                           static_cast<std::size_t>(size)));
+                   });
+  }
+  return status;
+}
+
 // Returns whether several threads may read the source of the piece.
 bool concurrent(const Piece& piece) {
   if (piece.from == nullptr) return true;
@@ -71,142 +141,55 @@ bool concurrent(const Piece& piece) {
   return file.source().concurrent();
 }
 
-// Fills bytes from `offset` on from one piece after the other. Error: of reading.
-Status gather(const Piece* piece, std::uint64_t offset, std::span<std::byte> bytes) {
-  for (; !bytes.empty(); ++piece) {
-    const std::uint64_t skipped = offset - piece->offset;
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), piece->size - skipped));
-    if (piece->from == nullptr) {
-      std::memcpy(bytes.data(), piece->bytes.data() + skipped, size);
-    } else {
-      const File file = piece->from->file();
-      Status read = os::read_exactly(file.source(), piece->from->info().file_offset + skipped, bytes.first(size));
-      if (!read) return base::with_path(std::move(read).error(), file.path());
-    }
-    offset += size;
-    bytes = bytes.subspan(size);
-  }
-  return {};
-}
-
 // Writes the images to their files and finishes each file. Uses at most kDirectThreads threads, and only the calling
 // thread if a source must not be read by several: two Files can share that source, and each has a lock of its own.
-// Memory: at most 8 MiB for files that are written directly, and 1.25 MiB per thread for the others. Only the calling
-// thread calls progress, also while it waits for the other threads.
-class ImageWriter {
- public:
-  ImageWriter(std::span<const Image> images, Files files, const io::Progress& progress)
-      : meter_(progress, total_of(images), 0, {}, std::this_thread::get_id()), jobs_(images.size()) {
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      Job& job = jobs_[i];
-      job.image = &images[i];
-      job.file = &files[i]->file();
-      job.direct = job.file->direct();
-      job.first = count_;
-      job.remaining = job.direct ? io::Chunks{0, images[i].size}.count() : 1;
-      count_ += job.remaining;
-      any_direct_ = any_direct_ || job.direct;
-      one_thread_ = one_thread_ || !std::ranges::all_of(images[i].pieces, concurrent);
-    }
-  }
-
-  // Errors: those of FileWriter, cancelled.
-  Status write() {
-    unsigned threads = any_direct_ ? io::kDirectThreads : std::min(os::usable_processors(), io::kDirectThreads);
-    if (one_thread_) threads = 1;
-    const Callback<bool()> ask = [this] { return meter_.ask(); };
-    base::Cancellation cancellation(ask);
-    Status status = os::run_parallel(
-        count_, threads, [this](std::size_t index) { return run(index); }, &cancellation);
-    return status ? meter_.finish() : status;
-  }
-
- private:
+// Memory: that of the buffers for files that are written directly, and 256 KiB per thread for the others. Only the
+// calling thread calls progress, also while it waits for the other threads. Errors: those of FileWriter, cancelled.
+Status write_images(std::span<const Image> images, Files files, io::BounceBufferPool& buffers,
+                    const io::Progress& progress) {
+  // A file with direct I/O has one task per chunk, every other file has one task. The last task of a file finishes it.
   struct Job {
-    const Image* image = nullptr;
-    io::FileWriter* file = nullptr;
     bool direct = false;
-    std::size_t first = 0;                  // index of the file's first task
-    std::atomic<std::size_t> remaining{0};  // tasks
+    std::size_t first = 0;  // index of the file's first task
+    std::atomic<std::size_t> remaining{0};
   };
-
-  static std::uint64_t total_of(std::span<const Image> images) {
-    std::uint64_t total = 0;
-    for (const Image& image : images) total += image.size;
-    return total;
+  std::vector<Job> jobs(images.size());
+  std::size_t count = 0;
+  std::uint64_t total = 0;
+  unsigned threads = std::min(os::usable_processors(), io::kDirectThreads);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    files[i]->file().share_bounce_buffers(buffers);
+    jobs[i].direct = files[i]->file().direct();
+    jobs[i].first = count;
+    jobs[i].remaining = jobs[i].direct ? (images[i].size - 1) / io::kDirectChunk + 1 : 1;
+    count += jobs[i].remaining;
+    total += images[i].size;
+    if (jobs[i].direct) threads = io::kDirectThreads;
   }
-
-  // One task per chunk of a file with direct I/O, and one task per other file. The last task of a file finishes it.
-  Status run(std::size_t index) {
-    const auto after = std::partition_point(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.first <= index; });
-    Job& job = *std::prev(after);
-    Status status = job.direct ? write_chunk(job, index - job.first) : write_buffered(*job.file, job.image->pieces);
-    if (!status) return status;
-    return job.remaining.fetch_sub(1) == 1 ? job.file->finish() : Status();
+  for (const Image& image : images) {
+    if (!std::ranges::all_of(image.pieces, concurrent)) threads = 1;
   }
-
-  // Finds the first piece of the chunk by binary search, because a file can have millions of pieces.
-  Status write_chunk(const Job& job, std::size_t index) {
-    const std::vector<Piece>& pieces = job.image->pieces;
-    const io::Chunks::Range chunk = io::Chunks{0, job.image->size}[index];
-    const auto first = std::partition_point(
-        pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.offset + piece.size <= chunk.offset; });
-    const auto skipped = static_cast<std::size_t>(chunk.offset - first->offset);
-    Status status =
-        first->from == nullptr && first->size - skipped >= chunk.size
-            ? job.file->write_chunk(chunk.offset, first->bytes.subspan(skipped, chunk.size), bounce_buffers_)
-            : write_gathered(*job.file, chunk, &*first);
-    return status ? meter_.add(chunk.size) : status;
-  }
-
-  Status write_gathered(io::FileWriter& file, const io::Chunks::Range& chunk, const Piece* piece) {
-    const Result<io::BounceBufferPool::Lease> buffer = bounce_buffers_.take();
-    if (!buffer) return buffer.error();
-    const std::span<std::byte> bytes(buffer->at(chunk.offset), chunk.size);
-    Status status = gather(piece, chunk.offset, bytes);
-    return status ? file.write_chunk(chunk.offset, bytes, bounce_buffers_) : status;
-  }
-
-  // Writes one piece after the other through the page cache. Gathers small pieces, because a system call costs as much
-  // as a copy of many kilobytes.
-  Status write_buffered(io::FileWriter& file, std::span<const Piece> pieces) {
-    std::vector<std::byte> staged;
-    const auto flush = [&](std::uint64_t end) -> Status {
-      const std::size_t size = staged.size();
-      if (size == 0) return {};
-      if (Status status = file.write_at(end - size, staged); !status) return status;
-      staged.clear();
-      return meter_.add(size);
-    };
-    for (const Piece& piece : pieces) {
-      const bool small = piece.from == nullptr && piece.size < kMinUnstaged;
-      if (!small || staged.size() + piece.size > kStagingBytes) {
-        if (Status status = flush(piece.offset); !status) return status;
-      }
-      if (small) {
-        staged.reserve(kStagingBytes);
-        staged.insert(staged.end(), piece.bytes.begin(), piece.bytes.end());
-        continue;
-      }
-      Status status = piece.from != nullptr
-                          ? copy_tensor(file, piece.offset, *piece.from, meter_)
-                          : meter_.in_steps(piece.size, [&](std::uint64_t at, std::uint64_t size) {
-                              return file.write_at(
-                                  piece.offset + at,
-                                  piece.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
-                            });
-      if (!status) return status;
+  io::ProgressMeter meter(progress, total, 0, {}, std::this_thread::get_id());
+  const Callback<bool()> ask = [&] { return meter.ask(); };
+  base::Cancellation cancellation(ask);
+  const auto run = [&](std::size_t task) -> Status {
+    const auto job = std::prev(std::ranges::upper_bound(jobs, task, {}, &Job::first));
+    const auto i = static_cast<std::size_t>(job - jobs.begin());
+    io::FileWriter& file = files[i]->file();
+    Status status;
+    if (job->direct) {
+      const std::uint64_t offset = (task - job->first) * io::kDirectChunk;
+      const std::uint64_t size = std::min<std::uint64_t>(io::kDirectChunk, images[i].size - offset);
+      status = file.copy_at(offset, ImageSource(images[i]), offset, size);
+      if (status) status = meter.add(size);
+    } else {
+      status = write_buffered(images[i], file, meter);
     }
-    return flush(pieces.back().offset + pieces.back().size);
-  }
-
-  io::ProgressMeter meter_;
-  io::BounceBufferPool bounce_buffers_;
-  std::vector<Job> jobs_;
-  std::size_t count_ = 0;
-  bool any_direct_ = false;
-  bool one_thread_ = false;
-};
+    return status && job->remaining.fetch_sub(1) == 1 ? file.finish() : status;
+  };
+  Status status = os::run_parallel(count, threads, run, &cancellation);
+  return status ? meter.finish() : status;
+}
 
 // Errors: data_length, and those of HeaderBuilder::build().
 Result<Header> make_header(Inputs inputs, const std::optional<MetadataPairs>& metadata, const LayoutOptions& options) {
@@ -222,8 +205,13 @@ Result<Header> make_header(Inputs inputs, const std::optional<MetadataPairs>& me
 
 Status check_lengths(const Header& header, Inputs inputs) {
   for (const Input& input : inputs) {
-    if (input.from != nullptr) continue;
-    if (Status status = check_length(*header.find(input.data.name), input.data.bytes.size()); !status) return status;
+    const TensorInfo& tensor = *header.find(input.data.name);
+    const std::size_t given = input.data.bytes.size();
+    if (input.from != nullptr || given == tensor.nbytes()) continue;
+    return base::make_error(Errc::data_length, base::tensor_named(tensor.name) + ": " + std::to_string(given) +
+                                                   " bytes given, " + std::string(to_string(tensor.dtype)) + " " +
+                                                   to_string(tensor.shape) + " needs " +
+                                                   std::to_string(tensor.nbytes()));
   }
   return {};
 }
@@ -269,10 +257,11 @@ Status save_file(PathView path, Inputs inputs, const std::optional<MetadataPairs
                  const WriteOptions& options, const LayoutOptions& layout_options) {
   const Result<Image> image = make_image(inputs, metadata, layout_options);
   if (!image) return image.error();
+  io::BounceBufferPool buffers;
   const Result<std::unique_ptr<io::AtomicFile>> file =
       io::AtomicFile::create(path, image->size, to_atomic_file_options(options));
   if (!file) return file.error();
-  Status status = ImageWriter({&*image, 1}, {&*file, 1}, options.progress).write();
+  Status status = write_images({&*image, 1}, {&*file, 1}, buffers, options.progress);
   return status ? (*file)->commit() : status;
 }
 
@@ -321,14 +310,15 @@ Status save_model(std::string_view path, Tensors tensors, const CheckpointLayout
   if (!images) return images.error();
   Result<std::unique_ptr<CheckpointFolder>> folder = CheckpointFolder::open(path, layout, options);
   if (!folder) return std::move(folder).error();
+  io::BounceBufferPool buffers;
   std::vector<std::unique_ptr<io::AtomicFile>> files;
   for (std::size_t i = 0; i < images->size(); ++i) {
     auto file = (*folder)->create_file(i, (*images)[i].size);
     if (!file) return std::move(file).error();
     files.push_back(std::move(*file));
   }
-  if (Status status = ImageWriter(*images, files, options.write.progress).write(); !status) return status;
-  return (*folder)->commit(files);
+  Status status = write_images(*images, files, buffers, options.write.progress);
+  return status ? (*folder)->commit(files) : status;
 }
 
 // Calls save(), and gives its error the path if it has none.
@@ -365,7 +355,8 @@ Result<Array> serialize(Span<const TensorData> tensors, const std::optional<Meta
     Result<std::shared_ptr<std::byte>> memory = os::allocate(image->size);
     if (!memory) return std::move(memory).error();
     const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(image->size));
-    if (Status status = write::gather(image->pieces.data(), 0, bytes); !status) return std::move(status).error();
+    if (Status status = os::read_exactly(write::ImageSource(*image), 0, bytes); !status)
+      return std::move(status).error();
     return Array(Dtype::U8, Shape{image->size}, bytes, *std::move(memory), MemoryKind::owned);
   });
 }

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -19,15 +18,12 @@
 #include "os/descriptor.h"
 #include "os/file_status.h"
 #include "os/open.h"
+#include "os/regular_file.h"
 #include "os/system_error.h"
 #include "write/file_head.h"
 
 namespace safetensors::write {
 namespace {
-
-std::string range_of(std::uint64_t begin, std::uint64_t end) {
-  return "bytes " + std::to_string(begin) + " to " + std::to_string(end);
-}
 
 Error cannot_open(int error_number, std::string_view path) {
   return os::system_error(Errc::open_failed, error_number,
@@ -38,22 +34,17 @@ Error cannot_open(int error_number, std::string_view path) {
 }
 
 // Compares the head of a file with that of a header. head_bytes: its length.
-Status compare_head(int file, const Header& header, std::uint64_t head_bytes, std::string_view path) {
+Status compare_head(const Source& file, const Header& header, std::uint64_t head_bytes, std::string_view path) {
   std::vector<std::byte> found;
   return write_head(header, head_bytes, [&](std::uint64_t offset, std::span<const std::byte> head) -> Status {
     found.resize(head.size());
-    for (std::size_t done = 0; done < head.size();) {
-      const std::size_t size = head.size() - done;
-      const std::ptrdiff_t count = os::retry([&] { return os::read_at(file, found.data(), size, offset + done); });
-      if (count < 0) return base::with_path(os::read_error(errno, size, offset + done), path);
-      if (count == 0 || std::memcmp(found.data(), head.data() + done, static_cast<std::size_t>(count)) != 0)
-        return base::make_error(Errc::invalid_argument,
-                                "cannot join: the header of this layout differs from that of the writer that gave the "
-                                "ticket (make the layout from the same arguments in every process)",
-                                path);
-      done += static_cast<std::size_t>(count);
-    }
-    return {};
+    const Status read = os::read_exactly(file, offset, found);
+    if (!read && read.error().code != Errc::file_truncated) return base::with_path(read.error(), path);
+    if (read && std::ranges::equal(found, head)) return {};
+    return base::make_error(Errc::invalid_argument,
+                            "cannot join: the header of this layout differs from that of the writer that gave the "
+                            "ticket (make the layout from the same arguments in every process)",
+                            path);
   });
 }
 
@@ -117,7 +108,7 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io
   made->file_ = std::move(*file);
   made->file_->file().share_bounce_buffers(session.bounce_buffers);
   Status status = write_head(header, size.head, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-    return made->file_->write_at(offset, bytes);
+    return made->file_->file().write_at(offset, bytes);
   });
   if (!status) return std::move(status).error();
   return made;
@@ -139,17 +130,16 @@ Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
   };
   const os::Descriptor folder = open(os::kWorkingDirectory, place_->folder, os::kOpenPathOfDirectory);
   if (!folder.valid()) return cannot_open(errno, path_);
-  const os::Descriptor reading = open(folder.get(), place_->name, os::OpenFlags::read | os::kDistrust);
-  os::FileStatus expected, opened;
-  if (!reading.valid() || os::status_of(reading.get(), expected) != 0) return cannot_open(errno, path_);
-  if (!expected.is_regular())
-    return error(Errc::not_regular_file, std::string("cannot join: the temporary file is not a regular file but ") +
-                                             os::describe_irregular(expected.kind));
-  if (Status same = compare_head(reading.get(), header_, data_start_, path_); !same) return std::move(same).error();
+  os::Descriptor reading = open(folder.get(), place_->name, os::OpenFlags::read | os::kDistrust);
+  if (!reading.valid()) return cannot_open(errno, path_);
+  const auto expected = os::RegularFile::take(std::move(reading));
+  if (!expected) return base::with_path(expected.error(), path_);
+  if (Status same = compare_head(**expected, header_, data_start_, path_); !same) return std::move(same).error();
 
+  os::FileStatus opened;
   os::Descriptor writing = open(folder.get(), place_->name, os::OpenFlags::write | os::kDistrust);
   if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
-  if (!opened.identity.same_file(expected.identity))
+  if (!opened.identity.same_file((*expected)->identity()))
     return error(Errc::file_changed, "cannot join: the temporary file was replaced by another");
   auto file = std::make_unique<io::FileWriter>(durability_, path_);
   file->adopt(writing.release());
@@ -180,143 +170,99 @@ Error TensorFile::error(Errc code, std::string message) const {
   return base::make_error(code, std::move(message), path_);
 }
 
-Result<const TensorInfo*> TensorFile::find(std::string_view name) const {
-  if (const TensorInfo* const tensor = header_.find(name)) return tensor;
+Error TensorFile::not_found(std::string_view name) const {
   return error(Errc::not_found, "no " + base::tensor_named(name) + " in the header");
 }
 
-Result<ByteRange> TensorFile::locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const {
-  if (offset <= tensor.nbytes() && size <= tensor.nbytes() - offset)
-    return ByteRange{tensor.begin + offset, tensor.begin + offset + size};
-  return error(Errc::buffer_size, base::tensor_named(tensor.name) + ": " + std::to_string(size) + " bytes at byte " +
-                                      std::to_string(offset) + " do not fit, it has " +
-                                      std::to_string(tensor.nbytes()));
-}
-
-const TensorInfo& TensorFile::tensor_at(std::uint64_t byte) const {
+std::string TensorFile::described(ByteRange range) const {
   const TensorList tensors = header_.tensors();
-  return *std::partition_point(tensors.begin(), tensors.end(),
-                               [&](const TensorInfo& other) { return other.end <= byte; });
+  const TensorInfo& tensor = *std::partition_point(tensors.begin(), tensors.end(),
+                                                   [&](const TensorInfo& other) { return other.end <= range.begin; });
+  return base::tensor_named(tensor.name) + ": bytes " + std::to_string(range.begin - tensor.begin) + " to " +
+         std::to_string(std::min(range.end, tensor.end) - tensor.begin) + " of " + std::to_string(tensor.nbytes());
 }
 
-Error TensorFile::overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const {
-  return error(Errc::overlapping_write,
-               base::tensor_named(tensor.name) + ": " +
-                   range_of(taken.begin - tensor.begin, std::min(taken.end, tensor.end) - tensor.begin) + " of " +
-                   std::to_string(tensor.nbytes()) + what);
-}
-
-Status TensorFile::claim(const TensorInfo& tensor, ByteRange range) {
-  return session_.if_open([&]() -> Status {
-    const std::optional<ByteRange> taken = written_.claim(range);
-    if (!taken) return {};
-    return overlap_error(tensor, *taken, " were already written");
-  });
-}
-
-// Claims all runs or none. The runs of one slice never overlap each other.
-Status TensorFile::claim(const TensorInfo& tensor, const ResolvedSlice& part) {
-  const auto each_range = [&](const auto& visit) {
-    format::Runs runs(part);
-    std::optional<ByteRange> taken;
-    for (format::ByteRun run; !taken && runs.next(run);)
-      taken = visit(ByteRange{tensor.begin + run.offset, tensor.begin + run.offset + run.size});
-    return taken;
-  };
-  bool halfway = false;
-  Status status = session_.if_open([&]() -> Status {
-    if (const auto taken = each_range([&](ByteRange range) { return written_.first_taken(range); }))
-      return overlap_error(tensor, *taken, " were already written");
-    halfway = true;
-    return base::guarded([&]() -> Status {
-      (void)each_range([&](ByteRange range) { return written_.claim(range); });
-      halfway = false;
-      return {};
-    });
-  });
-  // If the memory ran out halfway, some ranges count as written that never will be. So the writer has failed for good.
-  return halfway ? session_.conclude(std::move(status)) : status;
-}
-
-Status TensorFile::check_disjoint(const RangeSet& ranges) const {
+Status TensorFile::check_disjoint(const RangeSet& ranges, const char* otherwise) const {
   const std::optional<ByteRange> taken = written_.first_common(ranges);
-  if (!taken) return {};
-  return overlap_error(tensor_at(taken->begin), *taken, " were written by two processes");
+  return taken ? Status(error(Errc::overlapping_write, described(*taken) + otherwise)) : Status();
 }
 
 Status TensorFile::check_complete() const {
   const std::optional<ByteRange> gap = written_.first_gap(header_.data_bytes());
-  if (!gap) return {};
-  const TensorInfo& tensor = tensor_at(gap->begin);
-  return error(Errc::incomplete_write,
-               base::tensor_named(tensor.name) + ": " +
-                   range_of(gap->begin - tensor.begin, std::min(gap->end, tensor.end) - tensor.begin) + " of " +
-                   std::to_string(tensor.nbytes()) + " were never written");
+  return gap ? Status(error(Errc::incomplete_write, described(*gap) + " were never written")) : Status();
+}
+
+// Claims the ranges before it writes them, so that two threads cannot both write them.
+Status TensorFile::claim_and_write(RangeSet ranges, const std::function<Status(io::FileWriter&)>& write) {
+  Status claimed = session_.if_open([&] {
+    Status status = check_disjoint(ranges, " were already written");
+    if (status) written_.merge(std::move(ranges));
+    return status;
+  });
+  if (!claimed) return claimed;
+  return session_.conclude(base::guarded([&]() -> Status {
+    const Result<io::FileWriter*> file = output();
+    return file ? write(**file) : Status(file.error());
+  }));
 }
 
 // begin: offset in the data of the file.
-Status TensorFile::write_claimed(std::uint64_t begin, std::span<const std::byte> bytes) {
-  const Result<io::FileWriter*> file = output();
-  if (!file) return file.error();
+Status TensorFile::write_claimed(io::FileWriter& file, std::uint64_t begin, std::span<const std::byte> bytes) {
   return session_.meter.in_steps(bytes.size(), [&](std::uint64_t at, std::uint64_t size) {
-    return (*file)->write_at(data_start_ + begin + at,
-                             bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
+    return file.write_at(data_start_ + begin + at,
+                         bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
   });
 }
 
 Status TensorFile::write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes) {
-  const Result<const TensorInfo*> tensor = find(name);
-  if (!tensor) return tensor.error();
-  const Result<ByteRange> range = locate(**tensor, offset, bytes.size());
-  if (!range) return range.error();
-  if (Status status = claim(**tensor, *range); !status) return status;
-  return session_.conclude(base::guarded([&] { return write_claimed(range->begin, bytes); }));
+  const TensorInfo* const tensor = header_.find(name);
+  if (tensor == nullptr) return not_found(name);
+  if (offset > tensor->nbytes() || bytes.size() > tensor->nbytes() - offset)
+    return error(Errc::buffer_size, base::tensor_named(tensor->name) + ": " + std::to_string(bytes.size()) +
+                                        " bytes at byte " + std::to_string(offset) + " do not fit, it has " +
+                                        std::to_string(tensor->nbytes()));
+  const std::uint64_t begin = tensor->begin + offset;
+  return claim_and_write(RangeSet({begin, begin + bytes.size()}),
+                         [&](io::FileWriter& file) { return write_claimed(file, begin, bytes); });
 }
 
 Status TensorFile::write_slice(std::string_view name, const Slice& slice, std::span<const std::byte> bytes) {
-  const Result<const TensorInfo*> tensor = find(name);
-  if (!tensor) return tensor.error();
-  const std::string named = base::tensor_named((*tensor)->name);
-  const Result<ResolvedSlice> part = slice.resolve((*tensor)->dtype, (*tensor)->shape);
+  const TensorInfo* const tensor = header_.find(name);
+  if (tensor == nullptr) return not_found(name);
+  const std::string named = base::tensor_named(tensor->name);
+  const Result<ResolvedSlice> part = slice.resolve(tensor->dtype, tensor->shape);
   if (!part) return error(part.error().code, named + ": " + part.error().message);
   if (bytes.size() != part->nbytes())
     return error(Errc::data_length, named + ": the slice has shape " + to_string(part->shape()) + " and " +
                                         std::to_string(part->nbytes()) + " bytes, the data " +
                                         std::to_string(bytes.size()));
-  if (Status status = claim(**tensor, *part); !status) return status;
-  return session_.conclude(base::guarded([&]() -> Status {
-    format::Runs runs(*part);
-    for (format::ByteRun run; runs.next(run);) {
+  RangeSet ranges;  // the runs of a slice do not overlap
+  format::ByteRun run;
+  for (format::Runs runs(*part); runs.next(run);)
+    ranges.add({tensor->begin + run.offset, tensor->begin + run.offset + run.size});
+  return claim_and_write(std::move(ranges), [&](io::FileWriter& file) -> Status {
+    for (format::Runs runs(*part); runs.next(run);) {
       const auto size = static_cast<std::size_t>(run.size);
-      if (Status status = write_claimed((*tensor)->begin + run.offset, bytes.first(size)); !status) return status;
+      if (Status status = write_claimed(file, tensor->begin + run.offset, bytes.first(size)); !status) return status;
       bytes = bytes.subspan(size);
     }
     return {};
-  }));
-}
-
-Status TensorFile::check_same(const TensorInfo& tensor, const Tensor& from) const {
-  if (from.dtype() != tensor.dtype)  // a tensor of a new file never has an unknown dtype
-    return error(Errc::dtype_mismatch, base::tensor_named(tensor.name) + ": is " +
-                                           std::string(to_string(tensor.dtype)) + ", copied from " +
-                                           std::string(to_string(from.dtype())));
-  if (!std::ranges::equal(from.shape(), tensor.shape))
-    return error(Errc::data_length, base::tensor_named(tensor.name) + ": has shape " + to_string(tensor.shape) +
-                                        ", copied from " + to_string(from.shape()));
-  return {};
+  });
 }
 
 Status TensorFile::copy(std::string_view name, const Tensor& from) {
-  const Result<const TensorInfo*> found = find(name);
-  if (!found) return found.error();
-  const TensorInfo* const tensor = *found;
-  if (Status status = check_same(*tensor, from); !status) return status;
-  const ByteRange range{tensor->begin, tensor->end};
-  if (Status status = claim(*tensor, range); !status) return status;
-  return session_.conclude(base::guarded([&]() -> Status {
-    const Result<io::FileWriter*> to = output();
-    return to ? copy_tensor(**to, data_start_ + range.begin, from, session_.meter) : Status(to.error());
-  }));
+  const TensorInfo* const tensor = header_.find(name);
+  if (tensor == nullptr) return not_found(name);
+  if (from.dtype() != tensor->dtype)  // a tensor of a new file never has an unknown dtype
+    return error(Errc::dtype_mismatch, base::tensor_named(tensor->name) + ": is " +
+                                           std::string(to_string(tensor->dtype)) + ", copied from " +
+                                           std::string(to_string(from.dtype())));
+  if (!std::ranges::equal(from.shape(), tensor->shape))
+    return error(Errc::data_length, base::tensor_named(tensor->name) + ": has shape " + to_string(tensor->shape) +
+                                        ", copied from " + to_string(from.shape()));
+  return claim_and_write(RangeSet({tensor->begin, tensor->end}), [&](io::FileWriter& file) {
+    return copy_tensor(file, data_start_ + tensor->begin, from, session_.meter);
+  });
 }
 
 }  // namespace safetensors::write

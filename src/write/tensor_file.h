@@ -88,8 +88,8 @@ class TensorFile {
 
   // The ranges written, in the data of the file. Call these functions in if_open() or close_after() of the session.
   [[nodiscard]] const RangeSet& written() const noexcept { return written_; }
-  // Error: overlapping_write, if this process wrote bytes of the ranges, too.
-  [[nodiscard]] Status check_disjoint(const RangeSet& ranges) const;
+  // Error: overlapping_write, if bytes of the ranges are written. otherwise: the end of its message.
+  [[nodiscard]] Status check_disjoint(const RangeSet& ranges, const char* otherwise) const;
   // Adds ranges that another process wrote, after check_disjoint(). Allocates no memory.
   void add_written(RangeSet&& ranges) noexcept { written_.merge(std::move(ranges)); }
 
@@ -97,16 +97,12 @@ class TensorFile {
   TensorFile(const Header& header, std::string_view path, std::uint64_t head, WriteSession& session)
       : header_(header), path_(path), data_start_(head), session_(session) {}
 
-  Result<const TensorInfo*> find(std::string_view name) const;
-  Result<ByteRange> locate(const TensorInfo& tensor, std::uint64_t offset, std::uint64_t size) const;
-  Status write_claimed(std::uint64_t begin, std::span<const std::byte> bytes);
-  // Marks a range as written before it is written, so that two threads cannot both write it.
-  Status claim(const TensorInfo& tensor, ByteRange range);
-  Status claim(const TensorInfo& tensor, const ResolvedSlice& part);
-  Status check_same(const TensorInfo& tensor, const Tensor& from) const;
-  // The tensor of a byte of the data. The byte must lie inside of the data.
-  const TensorInfo& tensor_at(std::uint64_t byte) const;
-  Error overlap_error(const TensorInfo& tensor, ByteRange taken, const char* what) const;
+  Status claim_and_write(RangeSet ranges, const std::function<Status(io::FileWriter&)>& write);
+  Status write_claimed(io::FileWriter& file, std::uint64_t begin, std::span<const std::byte> bytes);
+  Error not_found(std::string_view name) const;
+  // Names the tensor of a range of the data, and the bytes of it: "tensor `w`: bytes 0 to 2 of 8". The range must not
+  // be empty.
+  std::string described(ByteRange range) const;
   // Opens the temporary file of another process if it begins with the head. Never creates, locks or removes a file.
   // Errors: open_failed, not_regular_file, read_failed, file_changed, invalid_argument (the file begins with other
   // bytes).

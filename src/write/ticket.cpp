@@ -155,7 +155,7 @@ std::map<std::size_t, RangeSet> ranges_of(const Receipt& receipt) {
     RangeSet& ranges = files[row.file];
     for (std::uint64_t i = 0; i < row.count; ++i) {
       const std::uint64_t begin = row.begin + i * row.stride;
-      (void)ranges.claim({begin, begin + row.size});  // the ranges of a receipt do not overlap
+      ranges.add({begin, begin + row.size});  // the ranges of a receipt do not overlap
     }
   }
   return files;

@@ -214,7 +214,7 @@ Status CheckpointWriter::State::add(const write::Receipt& receipt) {
   return session.if_open([&]() -> Status {
     if (accepted.contains(receipt.writer)) return role_error("the receipt was already accepted", shown);
     for (const auto& [file, ranges] : added) {
-      if (Status status = files[file]->check_disjoint(ranges); !status) return status;
+      if (Status status = files[file]->check_disjoint(ranges, " were written by two processes"); !status) return status;
     }
     accepted.insert(receipt.writer);
     for (auto& [file, ranges] : added) files[file]->add_written(std::move(ranges));

@@ -320,8 +320,8 @@ TEST_F(AtomicFileFaults, CopiesWithAndWithoutCopyRange) {
       system.copy_errno = number;
       system.interruptions = 1;
       auto file = AtomicFile::create(path, 2'500'003, {.durability = Durability::none}).value();
-      ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("abc"))));
-      ASSERT_TRUE(succeeds(file->copy_at(3, *source, 4099, 2'500'000)));
+      ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("abc"))));
+      ASSERT_TRUE(succeeds(file->file().copy_at(3, *source, 4099, 2'500'000)));
       ASSERT_TRUE(succeeds(file->commit()));
       EXPECT_EQ(contents(path), "abc" + text.substr(4099, 2'500'000));
       EXPECT_GE(system.copies, 1);
@@ -338,7 +338,7 @@ TEST_F(AtomicFileFaults, CopiesThroughABufferIfBlocksCannotBeShared) {
     if (source->file_system() != os::FileSystem::local)
       GTEST_SKIP() << "the temporary folder is not on a local file system";
     auto file = AtomicFile::create(path, 2'500'000, {.durability = Durability::none}).value();
-    ASSERT_TRUE(succeeds(file->copy_at(0, *source, 17, 2'500'000)));
+    ASSERT_TRUE(succeeds(file->file().copy_at(0, *source, 17, 2'500'000)));
     ASSERT_TRUE(succeeds(file->commit()));
     EXPECT_EQ(contents(path), text.substr(17, 2'500'000));
     EXPECT_EQ(system.copies, 0);
@@ -368,16 +368,16 @@ TEST_F(AtomicFileFaults, CopyFailsWithErrorOfEitherSide) {
     for (const Durability durability : {Durability::full, Durability::none}) {
       auto file = AtomicFile::create(path, text.size(), {.durability = durability}).value();
       for (const Errc code : {Errc::write_failed, Errc::cancelled, Errc::ok, Errc::read_failed}) {
-        const Error error = error_of(file->copy_at(0, FailingSource(code), 0, text.size()));
+        const Error error = error_of(file->file().copy_at(0, FailingSource(code), 0, text.size()));
         EXPECT_EQ(error.code, code == Errc::ok ? Errc::read_failed : code);
         EXPECT_EQ(error.path, "");
       }
       system.write_errno = system.direct_write_errno = ENOSPC;
-      const Error error = error_of(file->copy_at(0, *good, 0, text.size()));
+      const Error error = error_of(file->file().copy_at(0, *good, 0, text.size()));
       EXPECT_EQ(error.code, Errc::write_failed);
       EXPECT_EQ(error.path, path);
       system.write_errno = system.direct_write_errno = 0;
-      ASSERT_TRUE(succeeds(file->copy_at(0, *good, 0, text.size())));
+      ASSERT_TRUE(succeeds(file->file().copy_at(0, *good, 0, text.size())));
     }
   });
 }

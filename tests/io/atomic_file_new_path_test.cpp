@@ -109,7 +109,7 @@ TEST_F(NewFile, LocksSecondName) {
     SKIP_WITHOUT_UNNAMED_FILES();
     put(directory / "other", "old");
     auto file = AtomicFile::create(path, 3, {}).value();
-    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+    ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
     put(path, "other");
     bool locked = false;
     system.before_rename = [&] {
@@ -205,7 +205,7 @@ TEST_F(NewFile, RefuseKeepsWhatAppearedMeanwhile) {
             if (late) put(path, "other");
           };
           auto file = AtomicFile::create(path, 3, options).value();
-          ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+          ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
           if (!late) put(path, "other");
           const Error error = error_of(file->commit());
           EXPECT_EQ(error.code, Errc::replace_failed);
@@ -291,7 +291,7 @@ TEST_F(TemporaryFileLock, IsHeldUntilReplacement) {
     ASSERT_TRUE(other.valid());
     const auto locked = [&] { return os::lock(other.get()) != 0 && errno == EWOULDBLOCK; };
     EXPECT_TRUE(locked());
-    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+    ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
     ASSERT_TRUE(succeeds(file->file().finish()));
     EXPECT_TRUE(locked());
     ASSERT_TRUE(succeeds(file->replace()));

@@ -26,7 +26,7 @@ using os::Descriptor;
 TEST_F(AtomicFileTest, HidesFileUntilCommit) {
   put(path, "old");
   auto file = AtomicFile::create(path, 3, {}).value();
-  ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
   EXPECT_EQ(contents(path), "old");
   ASSERT_EQ(directory.names().size(), 2u);
   EXPECT_TRUE(io::is_temporary_name(directory.names()[0]));
@@ -55,7 +55,7 @@ TEST_F(AtomicFileTest, KeepsTemporaryInForkedChild) {
               return true;
             }),
             0);
-  ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(file->commit()));
   EXPECT_EQ(contents(path), "new");
 }
@@ -242,7 +242,7 @@ TEST_F(AtomicFileTest, ReportsDirectoryThatIsRemovedMeanwhile) {
     ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
     if (replaces) put(folder + "/model", "old");
     auto file = AtomicFile::create(folder + "/model", 3, {}).value();
-    ASSERT_TRUE(succeeds(file->write_at(0, bytes_of("new"))));
+    ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of("new"))));
     std::filesystem::remove_all(folder);
     const Error error = error_of(file->commit());
     EXPECT_EQ(error.os_error, ENOENT) << error.message;
@@ -264,7 +264,7 @@ TEST_F(AtomicFileTest, KeepsDirectoryOfRelativePath) {
   auto file = AtomicFile::create("model", 3, {});
   ASSERT_EQ(::fchdir(before.get()), 0);
   ASSERT_TRUE(succeeds(file));
-  ASSERT_TRUE(succeeds((*file)->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds((*file)->file().write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds((*file)->commit()));
   EXPECT_EQ(contents(path), "new");
 }
@@ -303,8 +303,8 @@ TEST_F(AtomicFileTest, RefusesImpossibleSize) {
 TEST_F(AtomicFileTest, LetsLastCommitWin) {
   auto first = AtomicFile::create(path, 5, {}).value();
   auto second = AtomicFile::create(path, 6, {}).value();
-  ASSERT_TRUE(succeeds(first->write_at(0, bytes_of("first"))));
-  ASSERT_TRUE(succeeds(second->write_at(0, bytes_of("second"))));
+  ASSERT_TRUE(succeeds(first->file().write_at(0, bytes_of("first"))));
+  ASSERT_TRUE(succeeds(second->file().write_at(0, bytes_of("second"))));
   ASSERT_TRUE(succeeds(second->commit()));
   EXPECT_EQ(contents(path), "second");
   ASSERT_TRUE(succeeds(first->commit()));

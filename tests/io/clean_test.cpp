@@ -47,7 +47,7 @@ TEST_F(CleanDirectory, LeavesLivingWritersAlone) {
   auto writer = AtomicFile::create(directory / "model", 3, {}).value();
   for (const bool dry_run : {false, true}) EXPECT_EQ(clean({.dry_run = dry_run, .min_age = 0s}), Names{});
   EXPECT_EQ(directory.names().size(), 2U);
-  ASSERT_TRUE(succeeds(writer->write_at(0, bytes_of("new"))));
+  ASSERT_TRUE(succeeds(writer->file().write_at(0, bytes_of("new"))));
   ASSERT_TRUE(succeeds(writer->file().finish()));
   EXPECT_EQ(clean({.min_age = 0s}), Names{});
   ASSERT_TRUE(succeeds(writer->commit()));

@@ -27,7 +27,6 @@
 namespace safetensors::test {
 namespace {
 
-using io::Chunks;
 using io::kDirectChunk;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -50,7 +49,7 @@ class DirectWrite : public Supervised<AtomicFileTest> {
     const auto work = [&] {
       for (std::size_t i = next++; i + 1 < cuts.size(); i = next++) {
         const auto piece = bytes_of(text).subspan(cuts[i], cuts[i + 1] - cuts[i]);
-        if (Status status = (*file)->write_at(cuts[i], piece); !status) {
+        if (Status status = (*file)->file().write_at(cuts[i], piece); !status) {
           const std::lock_guard lock(mutex);
           result = status;
         }
@@ -69,26 +68,6 @@ class DirectWrite : public Supervised<AtomicFileTest> {
     return write_in_pieces(text, cuts);
   }
 };
-
-TEST(Chunks, CoverRangeWithoutGaps) {
-  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kDirectChunk - 1},
-                                     std::uint64_t{kDirectChunk}, std::uint64_t{3 * kDirectChunk + 5}}) {
-    for (const std::uint64_t size :
-         {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{kDirectChunk - 1}, std::uint64_t{kDirectChunk},
-          std::uint64_t{kDirectChunk + 1}, std::uint64_t{5 * kDirectChunk}}) {
-      const Chunks chunks{offset, size};
-      std::uint64_t at = offset;
-      for (std::size_t i = 0; i < chunks.count(); ++i) {
-        EXPECT_EQ(chunks[i].offset, at);
-        EXPECT_GT(chunks[i].size, 0u);
-        EXPECT_EQ(chunks[i].offset / kDirectChunk, (chunks[i].offset + chunks[i].size - 1) / kDirectChunk);
-        EXPECT_TRUE(i == 0 || at % kDirectChunk == 0);
-        at += chunks[i].size;
-      }
-      EXPECT_EQ(at, offset + size);
-    }
-  }
-}
 
 TEST_F(DirectWrite, NeedsLargeDurableFile) {
   supervised([&] {
@@ -120,12 +99,11 @@ TEST_F(DirectWrite, KeepsOtherBytesOfBlocks) {
     file.adopt(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     file.open_direct(AT_FDCWD, path.c_str());
     ASSERT_TRUE(file.direct());
-    io::BounceBufferPool pool;
     for (std::size_t i = 0; i < 4096; ++i) {
       // The factors are odd, so each remainder occurs once.
       const std::size_t offset = i * 2741 % 4096 + i % 3 * 4096;
       const std::size_t size = i * 1237 % 4096 + i % 5 * 4096;
-      ASSERT_TRUE(succeeds(file.write_chunk(offset, bytes_of(text).subspan(i, size), pool)));
+      ASSERT_TRUE(succeeds(file.write_chunk(offset, bytes_of(text).subspan(i, size))));
       const std::size_t begin = offset < 4096 ? 0 : offset - 4096;
       std::string found(offset - begin + size + 4096, '\0');
       ASSERT_EQ(::pread(file.descriptor(), found.data(), found.size(), static_cast<off_t>(begin)),
@@ -251,7 +229,7 @@ TEST_F(DirectWrite, SharesThreeThreadsAmongCalls) {
     auto file = AtomicFile::create(path, 4 * kPart, {}).value();
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < 4; ++i)
-      threads.emplace_back([&, i] { EXPECT_TRUE(succeeds(file->write_at(i * kPart, {memory.get(), kPart}))); });
+      threads.emplace_back([&, i] { EXPECT_TRUE(succeeds(file->file().write_at(i * kPart, {memory.get(), kPart}))); });
     for (std::thread& thread : threads) thread.join();
     ASSERT_TRUE(succeeds(file->commit()));
     EXPECT_TRUE(contents(path) == std::string(4 * kPart, 'x'));
@@ -271,8 +249,8 @@ TEST_F(DirectWrite, CopiesAnyRangeToAnyOffset) {
          {std::pair<std::size_t, std::size_t>{0, 0}, {1, 0}, {0, 9}, {4096, 8192}, {33, 4097}}) {
       const std::size_t size = 5 * kMiB + from;
       auto file = AtomicFile::create(path, to + size, {}).value();
-      ASSERT_TRUE(succeeds(file->write_at(0, bytes_of(std::string(to, 'x')))));
-      ASSERT_TRUE(succeeds(file->copy_at(to, *source, from, size)));
+      ASSERT_TRUE(succeeds(file->file().write_at(0, bytes_of(std::string(to, 'x')))));
+      ASSERT_TRUE(succeeds(file->file().copy_at(to, *source, from, size)));
       ASSERT_TRUE(succeeds(file->commit()));
       EXPECT_TRUE(contents(path) == std::string(to, 'x') + text.substr(from, size));
     }
@@ -288,11 +266,11 @@ TEST_F(DirectWrite, CopiesAgainAfterTruncation) {
     put(directory / "source", text.substr(0, 3 * kMiB));
     const auto source = os::RegularFile::open(directory / "source").value();
     auto file = AtomicFile::create(path, text.size(), {}).value();
-    const Error error = error_of(file->copy_at(0, *source, 0, text.size()));
+    const Error error = error_of(file->file().copy_at(0, *source, 0, text.size()));
     EXPECT_EQ(error.code, Errc::file_truncated);
     EXPECT_EQ(error.offset, 3 * kMiB);
     put(directory / "source", text);
-    ASSERT_TRUE(succeeds(file->copy_at(0, *source, 0, text.size())));
+    ASSERT_TRUE(succeeds(file->file().copy_at(0, *source, 0, text.size())));
     ASSERT_TRUE(succeeds(file->commit()));
     EXPECT_TRUE(contents(path) == text);
   });

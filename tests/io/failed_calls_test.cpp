@@ -66,7 +66,7 @@ class FailedCalls : public Supervised<AtomicFileTest, FailingSystem> {
     const io::Links links = before == Before::appears_and_stays ? io::Links::refuse : io::Links::follow;
     auto file = AtomicFile::create(path, text.size(), {.durability = durability, .links = links});
     if (!file) return file.error();
-    if (Status written = (*file)->write_at(0, bytes_of(text)); !written) return written;
+    if (Status written = (*file)->file().write_at(0, bytes_of(text)); !written) return written;
     system.armed = false;
     if (before == Before::appears || before == Before::appears_and_stays) put(path, there = "other");
     system.armed = true;

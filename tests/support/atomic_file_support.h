@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 inline Status replace(const std::string& path, std::string_view text, const AtomicFileOptions& options = {}) {
   auto file = AtomicFile::create(path, text.size(), options);
   if (!file) return file.error();
-  if (Status status = (*file)->write_at(0, bytes_of(text)); !status) return status;
+  if (Status status = (*file)->file().write_at(0, bytes_of(text)); !status) return status;
   return (*file)->commit();
 }
 
@@ -54,7 +54,7 @@ inline void kill_while_writing(
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t child = start_child([&] {
     auto file = AtomicFile::create(path, 6, {}).value();
-    if (file->write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
+    if (file->file().write_at(0, bytes_of("new")) && ::write(ends[1], "x", 1) == 1) ::pause();
     return false;
   });
   char written = 0;

@@ -42,7 +42,7 @@ Header sample_header() {
 RangeSet set_of(unsigned bits) {
   RangeSet set;
   for (std::uint64_t i = 0; i < 8; ++i) {
-    if ((bits >> i & 1U) != 0) (void)set.claim({i, i + 1});
+    if ((bits >> i & 1U) != 0) set.add({i, i + 1});
   }
   return set;
 }
@@ -77,13 +77,15 @@ TEST(RangeSet, AgreesWithOneFlagPerByte) {
       if (begin >= end) continue;
       std::uint64_t taken = begin;
       while (taken < end && !flags[taken]) ++taken;
-      const auto overlap = coverage.claim({begin, end});
+      RangeSet added({begin, end});
+      const auto overlap = coverage.first_common(added);
       ASSERT_EQ(overlap.has_value(), taken != end);
       if (overlap) {
         std::uint64_t last = taken;
         while (last < end && flags[last]) ++last;
         ASSERT_EQ(*overlap, (ByteRange{taken, last}));
       } else {
+        coverage.merge(std::move(added));
         std::fill(flags + begin, flags + end, true);
       }
       std::uint64_t gap = 0;
