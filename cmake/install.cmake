@@ -57,8 +57,7 @@ file(RELATIVE_PATH safetensors_pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CM
 string(REGEX REPLACE "/$" "" safetensors_pc_up "${safetensors_pc_up}")
 list(TRANSFORM safetensors_cxx_runtime PREPEND -l OUTPUT_VARIABLE safetensors_pc_private)
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE safetensors_pc_dl)
-list(TRANSFORM safetensors_system_libraries PREPEND -l OUTPUT_VARIABLE safetensors_pc_system)
-list(APPEND safetensors_pc_private ${CMAKE_THREAD_LIBS_INIT} ${safetensors_pc_dl} ${safetensors_pc_system})
+list(APPEND safetensors_pc_private ${CMAKE_THREAD_LIBS_INIT} ${safetensors_pc_dl})
 list(JOIN safetensors_pc_private " " safetensors_pc_private)
 # A static library alone needs them always, so that `pkg-config --libs` is enough without --static.
 set(safetensors_pc_public "")

@@ -22,10 +22,6 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
   string(APPEND safetensors_soversion .${PROJECT_VERSION_MINOR})
 endif()
 
-set(safetensors_system_libraries "")
-if(WIN32)
-  set(safetensors_system_libraries bcrypt)
-endif()
 # -O2 compiles faster than CMake's -O3, and makes smaller code that is as fast. Loops over elements are an exception: with
 # -O3 the compiler turns more of them into vectors. The files that write wait for the system: -Os takes a fifth of the time
 # and a third of the code away. Flags that the user gave stay as they are.
@@ -47,7 +43,7 @@ function(safetensors_library target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                                        PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${target} PRIVATE Threads::Threads ${safetensors_system_libraries})
+  target_link_libraries(${target} PRIVATE Threads::Threads)
   if(WIN32)
     target_compile_definitions(${target} PRIVATE _WIN32_WINNT=0x0a00)  # Windows 10
   endif()
@@ -109,7 +105,7 @@ if(BUILD_SHARED_LIBS)
                                                            $<TARGET_OBJECTS:safetensors_reader_objects>)
   set_target_properties(safetensors_internal PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(safetensors_internal INTERFACE ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS} ${safetensors_system_libraries})
+  target_link_libraries(safetensors_internal INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 else()
   add_library(safetensors_internal INTERFACE)
   target_link_libraries(safetensors_internal INTERFACE safetensors)

@@ -78,24 +78,14 @@ constexpr std::optional<Dtype> element_dtype(ElementKind kind, std::size_t size)
   constexpr Dtype kIntegers[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
   constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
   const std::size_t index = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
-  switch (kind) {
-    case ElementKind::boolean:
-      return Dtype::BOOL;
-    case ElementKind::bytes:
-      return Dtype::U8;
-    case ElementKind::integer:
-      return kIntegers[index];
-    case ElementKind::unsigned_integer:
-      return kUnsigned[index];
-    case ElementKind::floating:
-      return size == 2 ? Dtype::F16 : size == 4 ? Dtype::F32 : Dtype::F64;
-    case ElementKind::brain:
-      return Dtype::BF16;
-    case ElementKind::complex:
-      return Dtype::C64;
-    default:
-      return std::nullopt;
-  }
+  if (kind == ElementKind::boolean) return Dtype::BOOL;
+  if (kind == ElementKind::bytes) return Dtype::U8;
+  if (kind == ElementKind::integer) return kIntegers[index];
+  if (kind == ElementKind::unsigned_integer) return kUnsigned[index];
+  if (kind == ElementKind::floating) return size == 2 ? Dtype::F16 : size == 4 ? Dtype::F32 : Dtype::F64;
+  if (kind == ElementKind::brain) return Dtype::BF16;
+  if (kind == ElementKind::complex) return Dtype::C64;
+  return std::nullopt;
 }
 
 constexpr bool element_accepts(ElementKind kind, std::size_t size, Dtype dtype) noexcept {

@@ -60,14 +60,11 @@ class Shape {
     std::copy(other.inline_, other.inline_ + kInline, inline_);
     other.rank_ = 0;
   }
-  /// Copies the dimensions.
-  Shape& operator=(const Shape& other) { return *this = Shape(other); }
-  /// Moves the dimensions. The Shape moved from is a scalar.
-  Shape& operator=(Shape&& other) noexcept {
+  /// Copies or moves the dimensions of `other`.
+  Shape& operator=(Shape other) noexcept {
     heap_ = std::move(other.heap_);
     std::copy(other.inline_, other.inline_ + kInline, inline_);
     rank_ = other.rank_;
-    if (&other != this) other.rank_ = 0;
     return *this;
   }
   ~Shape() = default;

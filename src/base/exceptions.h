@@ -29,16 +29,6 @@ auto caught(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
   }
 }
 
-// Returns body(). If body throws anything, returns otherwise().
-template <class Body, class Otherwise>
-auto caught_all(Body&& body, Otherwise&& otherwise) noexcept -> decltype(body()) {
-  try {
-    return body();
-  } catch (...) {
-    return otherwise();
-  }
-}
-
 // Returns body(). If body throws, returns otherwise(text) with the text of the exception.
 template <class Body, class Otherwise>
 auto caught_text(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
@@ -48,17 +38,6 @@ auto caught_text(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
     return otherwise(exception.what());
   } catch (...) {
     return otherwise("not derived from std::exception");
-  }
-}
-
-// Returns body(). If body throws, calls undo() first and passes the exception on.
-template <class Body, class Undo>
-auto or_undo(Body&& body, Undo&& undo) -> decltype(body()) {
-  try {
-    return body();
-  } catch (...) {
-    undo();
-    throw;
   }
 }
 
@@ -77,20 +56,16 @@ auto caught(Body&& body, Otherwise&&) -> decltype(body()) {
 }
 
 template <class Body, class Otherwise>
-auto caught_all(Body&& body, Otherwise&&) noexcept -> decltype(body()) {
-  return body();
-}
-
-template <class Body, class Otherwise>
 auto caught_text(Body&& body, Otherwise&&) -> decltype(body()) {
   return body();
 }
 
-template <class Body, class Undo>
-auto or_undo(Body&& body, Undo&&) -> decltype(body()) {
-  return body();
-}
-
 #endif
+
+// Returns body(). If body throws anything, returns otherwise().
+template <class Body, class Otherwise>
+auto caught_all(Body&& body, Otherwise&& otherwise) noexcept -> decltype(body()) {
+  return caught_text(std::forward<Body>(body), [&](const char*) { return otherwise(); });
+}
 
 }  // namespace safetensors::base

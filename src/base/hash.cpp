@@ -32,11 +32,11 @@ HashKey new_secret() noexcept {
       });
 }
 
+}  // namespace
+
 std::uint64_t process_id() noexcept {
   return static_cast<std::uint64_t>(::getpid());
 }
-
-}  // namespace
 
 HashKey HashKey::random() noexcept {
   static const HashKey secret = new_secret();

@@ -26,6 +26,10 @@ struct HashKey {
   [[nodiscard]] static HashKey random() noexcept;
 };
 
+// Returns the ID of this process. Asks the system every time, because a stored ID would be wrong in the child of a
+// fork.
+[[nodiscard]] std::uint64_t process_id() noexcept;
+
 // SipHash-c-d: c rounds per word of 8 bytes, d rounds at the end.
 template <int kRoundsPerWord, int kFinalRounds>
 class SipHash {

@@ -8,9 +8,9 @@
 #include <new>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
-#include "base/exceptions.h"
 #include "format/dtype/dtype.h"
 
 namespace safetensors {
@@ -90,14 +90,10 @@ template <class Managed>
 Result<std::unique_ptr<Managed, DLPackDeleter>> make_managed(const Array& array) {
   using Owner = DLPackOwner<Managed>;
   if (Status status = check_dims(array.shape()); !status) return std::move(status).error();
+  Array copy = array;  // throws if there is no memory for many dimensions
   void* memory = ::operator new(sizeof(Owner) + 2 * array.shape().size() * sizeof(std::int64_t));
   auto* dims = reinterpret_cast<std::int64_t*>(static_cast<std::byte*>(memory) + sizeof(Owner));
-  // Only the copy of a shape with many dimensions can throw, and it runs before the Owner is made.
-  Owner* const owner = base::or_undo(
-      [&] {
-        return new (memory) Owner{Managed{}, array};
-      },
-      [&] { ::operator delete(memory); });
+  Owner* const owner = new (memory) Owner{Managed{}, std::move(copy)};
   Managed& managed = owner->tensor;
   managed.manager_ctx = owner;
   managed.deleter = delete_managed<Managed>;

@@ -138,19 +138,21 @@ Result<Header> read_header(const Source& source, std::uint64_t file_size, const 
   return format::parse_header(std::move(text), file_size - 8 - *length, options, nullptr, &cancellation);
 }
 
-// Reads the header. All other members of the state must be set.
-Status finish(detail::FileState& state, const ParseOptions& options, unsigned threads,
-              base::Cancellation& cancellation) {
-  Result<std::uint64_t> size = state.source->size();
+// Reads the header. The source and the path must be set, and for a file of the system also `posix` and the access.
+Result<File> finish(std::shared_ptr<detail::FileState> state, const ParseOptions& options, unsigned threads,
+                    base::Cancellation& cancellation) {
+  const Source& source = *state->source;
+  Result<std::uint64_t> size = source.size();
   if (!size) {
     Error error = std::move(size).error();
     if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may return any error
-    return base::with_path(std::move(error), state.path);
+    return base::with_path(std::move(error), state->path);
   }
-  Result<Header> header = read_header(*state.source, *size, options, threads, cancellation);
-  if (!header) return base::with_path(with_file_kind(*state.source, *size, std::move(header).error()), state.path);
-  state.header = *std::move(header);
-  return {};
+  Result<Header> header = read_header(source, *size, options, threads, cancellation);
+  if (!header) return base::with_path(with_file_kind(source, *size, std::move(header).error()), state->path);
+  state->header = *std::move(header);
+  if (!state->posix && source.memory(0, *size).bytes.size() == *size) state->requested_access = Access::map;
+  return detail::Access<File>::make(std::move(state));
 }
 
 Array data_array(std::span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind kind) {
@@ -169,22 +171,21 @@ Result<Array> read_data(const detail::FileState& state) {
 
 // Opens a file that is in a Source which does not throw.
 Result<File> open_source(std::shared_ptr<const Source> source, const ParseOptions& options) {
-  const auto state = std::make_shared<detail::FileState>();
+  auto state = std::make_shared<detail::FileState>();
   state->source = std::move(source);
   base::Cancellation cancellation(options.cancelled);
-  if (Status status = finish(*state, options, 0, cancellation); !status) return std::move(status).error();
-  const std::uint64_t size = state->header.file_bytes();
-  state->requested_access = state->source->memory(0, size).bytes.size() == size ? Access::map : Access::read;
-  return detail::Access<File>::make(state);
+  return finish(std::move(state), options, 0, cancellation);
 }
 
-Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::RegularFile>> file,
-                  const OpenOptions& options, base::Cancellation& cancellation) {
+Result<File> open_posix(std::string path, Result<std::shared_ptr<const os::RegularFile>> file,
+                        const OpenOptions& options, base::Cancellation& cancellation) {
   if (!file) return std::move(file).error();
-  state.posix = *std::move(file);
-  state.source = state.posix;
-  state.requested_access = options.access;
-  return finish(state, options.parse, options.threads, cancellation);
+  auto state = std::make_shared<detail::FileState>();
+  state->path = std::move(path);
+  state->posix = *std::move(file);
+  state->source = state->posix;
+  state->requested_access = options.access;
+  return finish(std::move(state), options.parse, options.threads, cancellation);
 }
 
 }  // namespace
@@ -192,12 +193,9 @@ Status open_posix(detail::FileState& state, Result<std::shared_ptr<const os::Reg
 Result<File> open_file(std::string_view path, const OpenOptions& options, os::Between between,
                        base::Cancellation& cancellation) noexcept {
   return base::guarded([&]() -> Result<File> {
-    const auto state = std::make_shared<detail::FileState>();
-    state->path = os::generic_path(path);
-    auto file = os::RegularFile::open(state->path, between);
-    if (Status status = open_posix(*state, std::move(file), options, cancellation); !status)
-      return std::move(status).error();
-    return detail::Access<File>::make(state);
+    std::string generic = os::generic_path(path);
+    auto file = os::RegularFile::open(generic, between);
+    return open_posix(std::move(generic), std::move(file), options, cancellation);
   });
 }
 
@@ -212,12 +210,8 @@ Result<File> File::open(PathView path, const OpenOptions& options) noexcept {
 
 Result<File> File::from_fd(int descriptor, const OpenOptions& options) noexcept {
   return base::guarded([&]() -> Result<File> {
-    const auto state = std::make_shared<detail::FileState>();
     base::Cancellation cancellation(options.parse.cancelled);
-    auto file = os::RegularFile::from_fd(descriptor);
-    if (Status status = file::open_posix(*state, std::move(file), options, cancellation); !status)
-      return std::move(status).error();
-    return File(state);
+    return file::open_posix({}, os::RegularFile::from_fd(descriptor), options, cancellation);
   });
 }
 

@@ -51,6 +51,16 @@ class Cursor {
   [[nodiscard]] std::uint64_t offset() const { return row_.offset + at_ * static_cast<std::uint64_t>(row_.stride); }
   [[nodiscard]] std::int64_t stride() const { return row_.stride; }
   [[nodiscard]] std::uint64_t remaining_in_row() const { return std::min(row_.count - at_, remaining_); }
+  // Moves over pieces. Calls visit(count) before it moves over `count` of them, which are in one row.
+  template <class Visit>
+  void pass(std::uint64_t pieces, const Visit& visit) {
+    while (pieces > 0) {
+      const std::uint64_t count = std::min(pieces, remaining_in_row());
+      visit(count);
+      advance(count);
+      pieces -= count;
+    }
+  }
   void advance(std::uint64_t count) {
     at_ += count;
     remaining_ -= count;
@@ -113,16 +123,11 @@ class Planner {
     return add(group, offset, 1);
   }
 
-  static std::uint64_t add_span(Group& group, std::uint64_t low, std::uint64_t high) {
-    group.low = std::min(group.low, low);
-    group.high = std::max(group.high, high);
-    return group.high - group.low;
-  }
-
   std::uint64_t add(Group& group, std::uint64_t offset, std::uint64_t count) {
     group.gapless = group.gapless && count == 1 && offset == group.high;
     const std::uint64_t last = offset + (count - 1) * static_cast<std::uint64_t>(cursor_.stride());
-    add_span(group, std::min(offset, last), std::max(offset, last) + size_);
+    group.low = std::min({group.low, offset, last});
+    group.high = std::max(group.high, std::max(offset, last) + size_);
     group.pieces += count;
     return count;
   }
@@ -136,13 +141,10 @@ class Planner {
   [[nodiscard]] std::uint64_t run(const Group& group, std::uint64_t offset) const {
     const std::uint64_t apart = base::magnitude(cursor_.stride());
     if (apart == 0 || apart > max_gap_) return 1;
-    std::uint64_t capacity = 0;  // free bytes of the buffer after the piece at offset, in the direction of the row
-    if (cursor_.stride() > 0) {
-      capacity = kMaxSpan - (offset + size_ - std::min(group.low, offset));
-    } else {
-      capacity = kMaxSpan - (std::max(group.high, offset + size_) - offset);
-    }
-    return std::min(cursor_.remaining_in_row(), capacity / apart + 1);
+    // The bytes of the buffer up to the end of the piece at offset, in the direction of the row.
+    const std::uint64_t used = cursor_.stride() > 0 ? offset + size_ - std::min(group.low, offset)
+                                                    : std::max(group.high, offset + size_) - offset;
+    return std::min(cursor_.remaining_in_row(), (kMaxSpan - used) / apart + 1);
   }
 
   Cursor cursor_;
@@ -153,21 +155,10 @@ class Planner {
 // Copies pieces from a buffer that starts with byte `low` of the tensor.
 std::byte* gather_pieces(Cursor& cursor, std::uint64_t pieces, std::size_t size, const std::byte* buffer,
                          std::uint64_t low, std::byte* to) {
-  while (pieces > 0) {
-    const std::uint64_t count = std::min(pieces, cursor.remaining_in_row());
+  cursor.pass(pieces, [&](std::uint64_t count) {
     to = gather(buffer + (cursor.offset() - low), cursor.stride(), count, size, to);
-    cursor.advance(count);
-    pieces -= count;
-  }
+  });
   return to;
-}
-
-void skip_pieces(Cursor& cursor, std::uint64_t pieces) {
-  while (pieces > 0) {
-    const std::uint64_t count = std::min(pieces, cursor.remaining_in_row());
-    cursor.advance(count);
-    pieces -= count;
-  }
 }
 
 }  // namespace
@@ -181,7 +172,7 @@ Status read_slice(const ResolvedSlice& slice, PieceRange pieces, const ReadTenso
     const auto span = static_cast<std::size_t>(group.span());
     if (group.gapless) {
       if (Status status = read(group.low, {destination, span}); !status) return status;
-      skip_pieces(cursor, group.pieces);
+      cursor.pass(group.pieces, [](std::uint64_t) {});
       destination += span;
       continue;
     }
@@ -197,20 +188,21 @@ PieceExtent extent_of(const ResolvedSlice& slice, PieceRange pieces) {
   if (pieces.count == 0) return {};
   std::uint64_t low = ~std::uint64_t{0};
   std::uint64_t high = 0;
-  for (Cursor cursor(slice, pieces); !cursor.done(); cursor.advance(cursor.remaining_in_row())) {
+  Cursor cursor(slice, pieces);
+  cursor.pass(pieces.count, [&](std::uint64_t count) {
     const std::uint64_t first = cursor.offset();
-    const std::uint64_t last = first + (cursor.remaining_in_row() - 1) * static_cast<std::uint64_t>(cursor.stride());
+    const std::uint64_t last = first + (count - 1) * static_cast<std::uint64_t>(cursor.stride());
     low = std::min({low, first, last});
     high = std::max({high, first, last});
-  }
+  });
   return {low, high - low + detail::Access<ResolvedSlice>::piece_size(slice)};
 }
 
 void gather_slice(const ResolvedSlice& slice, PieceRange pieces, const std::byte* bytes, std::byte* destination,
                   std::uint64_t low) {
   const auto size = static_cast<std::size_t>(detail::Access<ResolvedSlice>::piece_size(slice));
-  for (Cursor cursor(slice, pieces); !cursor.done();)
-    destination = gather_pieces(cursor, cursor.remaining_in_row(), size, bytes, low, destination);
+  Cursor cursor(slice, pieces);
+  gather_pieces(cursor, pieces.count, size, bytes, low, destination);
 }
 
 }  // namespace safetensors::file

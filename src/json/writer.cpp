@@ -5,7 +5,6 @@
 #include "json/writer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 
 #include "base/utf8.h"
@@ -15,23 +14,11 @@ namespace {
 
 // Returns the letter after the backslash, 'u' for \u00xx, or 0 if the byte needs no escape.
 char escape_of(char byte) noexcept {
-  switch (byte) {
-    case '"':
-    case '\\':
-      return byte;
-    case '\b':
-      return 'b';
-    case '\t':
-      return 't';
-    case '\n':
-      return 'n';
-    case '\f':
-      return 'f';
-    case '\r':
-      return 'r';
-    default:
-      return static_cast<unsigned char>(byte) < 0x20 ? 'u' : '\0';
-  }
+  constexpr std::string_view kShort = "\b\t\n\f\r";
+  if (byte == '"' || byte == '\\') return byte;
+  if (static_cast<unsigned char>(byte) >= 0x20) return '\0';
+  const std::size_t index = kShort.find(byte);
+  return index == kShort.npos ? 'u' : "btnfr"[index];
 }
 
 void append_escape(std::string& out, char16_t unit) {
@@ -74,12 +61,10 @@ void append_string(std::string& out, std::string_view text) {
     if (escape == '\0') continue;
     out.append(text, plain, i - plain);
     plain = i + 1;
-    out += '\\';
-    out += escape;
-    if (escape == 'u') {
-      out += text[i] >= 0x10 ? "001" : "000";
-      out += "0123456789abcdef"[text[i] & 0xF];
-    }
+    if (escape == 'u')
+      append_escape(out, static_cast<char16_t>(text[i]));
+    else
+      out.append({'\\', escape});
   }
   out.append(text, plain, text.size() - plain);
   out += '"';
@@ -95,10 +80,7 @@ std::uint64_t string_size(std::string_view text) noexcept {
 }
 
 void append_integer(std::string& out, std::uint64_t value) {
-  char digits[20];
-  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, value);
-  (void)error;  // 20 digits are enough for 2^64-1
-  out.append(digits, end);
+  out += std::to_string(value);
 }
 
 }  // namespace safetensors::json

@@ -1,28 +1,16 @@
 // The words for files that are not regular.
 #include "os/file_status.h"
 
+#include <cstddef>
+
 namespace safetensors::os {
 
+// In the order of FileKind.
 const char* describe_irregular(FileKind kind) noexcept {
-  switch (kind) {
-    case FileKind::regular:
-      return nullptr;
-    case FileKind::directory:
-      return "a directory";
-    case FileKind::fifo:
-      return "a FIFO";
-    case FileKind::character_device:
-      return "a character device";
-    case FileKind::block_device:
-      return "a block device";
-    case FileKind::socket:
-      return "a socket";
-    case FileKind::symlink:
-      return "a symbolic link";
-    case FileKind::unknown:
-      break;
-  }
-  return "something unknown";
+  static constexpr const char* kTexts[] = {"something unknown", nullptr,   "a directory",
+                                           "a symbolic link",   "a FIFO",  "a character device",
+                                           "a block device",    "a socket"};
+  return kTexts[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace safetensors::os

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/exceptions.h"
 
 namespace safetensors::os {
 namespace {
@@ -20,13 +19,11 @@ namespace {
 // A mapping, and the number of results that live on each of its pages. Nobody uses a page again after its last result.
 class Region {
  public:
-  explicit Region(const Pages& pages)
-      : pages_(pages), live_(new std::atomic<std::uint32_t>[(pages.size + kHugePage - 1) / kHugePage]()) {}
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
-  ~Region() { unmap_pages(pages_); }
+  Region(std::shared_ptr<std::byte> memory, std::size_t size)
+      : memory_(std::move(memory)),
+        size_(size),
+        live_(new std::atomic<std::uint32_t>[(size + kHugePage - 1) / kHugePage]()) {}
 
-  [[nodiscard]] std::byte* begin() const noexcept { return pages_.begin; }
   // Adds a result of the bytes [begin, end).
   void use(std::size_t begin, std::size_t end) noexcept {
     for (std::size_t page = begin / kHugePage; page <= (end - 1) / kHugePage; ++page) live_[page].fetch_add(1);
@@ -48,10 +45,11 @@ class Region {
   void discard(std::size_t first, std::size_t last) noexcept {
     if (first == last) return;
     const std::size_t begin = first * kHugePage;
-    discard_pages({pages_.begin + begin, std::min(last * kHugePage, pages_.size) - begin});
+    discard_pages({memory_.get() + begin, std::min(last * kHugePage, size_) - begin});
   }
 
-  const Pages pages_;
+  const std::shared_ptr<std::byte> memory_;
+  const std::size_t size_;  // bytes, whole pages
   const std::unique_ptr<std::atomic<std::uint32_t>[]> live_;
 };
 
@@ -84,38 +82,29 @@ std::uint64_t end_of(std::span<const MemoryRequest> requests) noexcept {
   return offset;
 }
 
-// Calls take(begin, end), which returns memory, for each request in its place.
-template <class Take>
-void place_each(std::span<MemoryRequest> requests, const Take& take) {
+// Requests that together need less than one huge page share one ordinary allocation.
+Status place_all(std::span<MemoryRequest> requests, std::uint64_t size) {
+  const bool small = size < kHugePage;
+  Result<std::shared_ptr<std::byte>> memory = allocate(size, small                  ? MemoryRequest::kPhase
+                                                             : requests.size() == 1 ? MemoryRequest::kAlignment
+                                                                                    : kHugePage);
+  if (!memory) return std::move(memory).error();
+  std::shared_ptr<Region> region;
+  if (!small) {
+    const std::size_t pages = (static_cast<std::size_t>(size) + page_size() - 1) / page_size();
+    region = std::make_shared<Region>(*memory, pages * page_size());
+  }
   std::size_t offset = 0;
   for (MemoryRequest& request : requests) {
     if (request.size == 0) continue;
     const std::size_t begin = start_of(request, offset);
     offset = begin + static_cast<std::size_t>(request.size);
-    request.memory = take(begin, offset);
-  }
-}
-
-// Requests that together need less than one huge page share one ordinary allocation.
-Status place_small(std::span<MemoryRequest> requests, std::uint64_t size) {
-  Result<std::shared_ptr<std::byte>> memory = allocate(size, MemoryRequest::kPhase);
-  if (!memory) return std::move(memory).error();
-  place_each(requests, [&](std::size_t begin, std::size_t) {
-    return std::shared_ptr<std::byte>(*memory, memory->get() + begin);
-  });
-  return {};
-}
-
-Status place_large(std::span<MemoryRequest> requests, std::uint64_t size) {
-  const Pages pages = map_pages(size, requests.size() > 1);
-  if (pages.begin == nullptr) base::raise(std::bad_alloc());
-  std::shared_ptr<Region> region;
-  base::or_undo([&] { region = std::make_shared<Region>(pages); }, [&] { unmap_pages(pages); });
-  place_each(requests, [&](std::size_t begin, std::size_t end) {
-    region->use(begin, end);
+    std::byte* const address = memory->get() + begin;
+    if (region != nullptr) region->use(begin, offset);
     // If the allocation of its counter fails, the shared_ptr calls the deleter itself. So nothing leaks here.
-    return std::shared_ptr<std::byte>(region->begin() + begin, Release{region, begin, end});
-  });
+    request.memory = region == nullptr ? std::shared_ptr<std::byte>(*memory, address)
+                                       : std::shared_ptr<std::byte>(address, Release{region, begin, offset});
+  }
   return {};
 }
 
@@ -123,8 +112,7 @@ Status place_large(std::span<MemoryRequest> requests, std::uint64_t size) {
 
 Status place(std::span<MemoryRequest> requests) noexcept {
   const std::uint64_t size = end_of(requests);
-  Status status =
-      base::guarded([&] { return size < kHugePage ? place_small(requests, size) : place_large(requests, size); });
+  Status status = base::guarded([&] { return place_all(requests, size); });
   if (status) return status;
   for (MemoryRequest& request : requests) request.memory.reset();
   return base::guarded([&]() -> Status { return no_memory(size); });

@@ -25,7 +25,7 @@ class LeasedMap {
   // writing, or it belongs to another user), if a byte of the range is not in the page cache or not in the file, or if
   // the system does not tell (before Linux 6.5).
   [[nodiscard]] static std::optional<LeasedMap> make(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
-  LeasedMap(LeasedMap&& other) noexcept;
+  LeasedMap(LeasedMap&&) noexcept = default;
   LeasedMap& operator=(LeasedMap&&) = delete;
   ~LeasedMap();
 
@@ -35,7 +35,7 @@ class LeasedMap {
  private:
   explicit LeasedMap(Descriptor leased) noexcept : leased_(std::move(leased)) {}
 
-  Descriptor leased_;
+  Descriptor leased_;  // invalid after a move: then the rest means nothing
   void* map_ = nullptr;
   std::size_t map_size_ = 0;
   std::span<const std::byte> bytes_;

@@ -44,6 +44,10 @@ inline constexpr OpenFlags kDistrust = OpenFlags::no_follow | OpenFlags::no_wait
 // Stands for the working directory where a function takes the descriptor of a directory.
 extern const int kWorkingDirectory;
 
+// POSIX only: translates read and write, whose values in open() are numbers and not bits, and each flag that is one bit
+// on all systems.
+[[nodiscard]] int native_flags(OpenFlags flags) noexcept;
+
 // Opens a name relative to a directory. permissions: of a new file, less the umask. Returns the descriptor, or -1 and
 // sets errno. One system call. The caller must handle EINTR.
 [[nodiscard]] int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions = 0) noexcept;

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "base/exceptions.h"
 #include "os/process.h"
 #include "os/regular_file.h"
@@ -26,13 +27,13 @@ constexpr std::chrono::milliseconds kCheckInterval{20};  // between checks for c
 
 class Run {
  public:
-  Run(detail::Task task, std::size_t count) noexcept : task_(task), count_(count), failed_(count) {}
+  Run(const detail::Task& task, std::size_t count) noexcept : task_(task), count_(count), failed_(count) {}
 
   void work() noexcept {
     while (!stop_.load(std::memory_order_relaxed)) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= count_) return;
-      if (Status status = task_.run(task_.function, index); !status) fail(index, std::move(status).error());
+      if (Status status = base::guarded([&] { return task_(index); }); !status) fail(index, std::move(status).error());
     }
   }
   // The work of every thread except the caller's.
@@ -67,7 +68,7 @@ class Run {
     error_ = std::move(error);
   }
 
-  const detail::Task task_;
+  const detail::Task& task_;
   const std::size_t count_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> stop_{false};
@@ -100,7 +101,8 @@ void ThreadGroup::join() noexcept {
   threads_.clear();
 }
 
-Status detail::run_parallel(std::size_t count, unsigned threads, Task task, base::Cancellation* cancellation) noexcept {
+Status detail::run_parallel(std::size_t count, unsigned threads, const Task& task,
+                            base::Cancellation* cancellation) noexcept {
   Run run(task, count);
   ThreadGroup helpers;
   const std::size_t wanted = std::min<std::size_t>(threads, count);

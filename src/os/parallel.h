@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/cancellation.h"
-#include "base/error.h"
 
 namespace safetensors::os {
 
@@ -38,12 +37,8 @@ class ThreadGroup {
 
 namespace detail {
 
-// A function of any type.
-struct Task {
-  Status (*run)(const void* function, std::size_t index) noexcept;
-  const void* function;
-};
-[[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, Task task,
+using Task = std::function<Status(std::size_t index)>;
+[[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, const Task& task,
                                   base::Cancellation* cancellation) noexcept;
 
 }  // namespace detail
@@ -58,10 +53,7 @@ struct Task {
 template <class Function>
 [[nodiscard]] Status run_parallel(std::size_t count, unsigned threads, const Function& task,
                                   base::Cancellation* cancellation = nullptr) noexcept {
-  const auto run = [](const void* function, std::size_t index) noexcept {
-    return base::guarded([&]() -> Status { return (*static_cast<const Function*>(function))(index); });
-  };
-  return detail::run_parallel(count, threads, {run, &task}, cancellation);
+  return detail::run_parallel(count, threads, std::cref(task), cancellation);  // so that nothing is allocated
 }
 
 // Returns the number of processors that this process may use, at least 1 and at most 16.

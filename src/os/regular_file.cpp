@@ -84,7 +84,8 @@ struct Unmap {
 
 }  // namespace
 
-Result<std::shared_ptr<RegularFile>> RegularFile::of_descriptor(Descriptor descriptor, std::string_view path) {
+Result<std::shared_ptr<const RegularFile>> RegularFile::of_descriptor(Descriptor descriptor, const std::string& path,
+                                                                      Between between) {
   FileStatus status;
   if (status_of(descriptor.get(), status) != 0) return system_error(Errc::open_failed, errno, "cannot open", path);
   if (!status.is_regular()) return irregular_error(status.kind, path);
@@ -94,8 +95,11 @@ Result<std::shared_ptr<RegularFile>> RegularFile::of_descriptor(Descriptor descr
   if (file->file_system_ == FileSystem::kernel)
     return base::make_error(Errc::not_regular_file, "not a regular file but one that the kernel makes up (/proc, /sys)",
                             path);
-  file->descriptor_ = std::move(descriptor);
-  return file;
+  if (between == Between::is_closed)
+    file->path_ = absolute_path(path);
+  else
+    file->descriptor_ = std::move(descriptor);
+  return std::shared_ptr<const RegularFile>(std::move(file));
 }
 
 Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view path, Between between) noexcept {
@@ -105,13 +109,7 @@ Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view pa
     const std::string terminated(path);
     Result<Descriptor> descriptor = open_first(terminated);
     if (!descriptor) return std::move(descriptor).error();
-    Result<std::shared_ptr<RegularFile>> file = of_descriptor(*std::move(descriptor), path);
-    if (!file) return std::move(file).error();
-    if (between == Between::is_closed) {
-      (*file)->path_ = absolute_path(terminated);
-      (*file)->descriptor_.reset();
-    }
-    return std::shared_ptr<const RegularFile>(*std::move(file));
+    return of_descriptor(*std::move(descriptor), terminated, between);
   });
 }
 
@@ -131,11 +129,7 @@ Result<std::shared_ptr<const RegularFile>> RegularFile::from_fd(int descriptor) 
 }
 
 Result<std::shared_ptr<const RegularFile>> RegularFile::take(Descriptor descriptor) noexcept {
-  return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
-    Result<std::shared_ptr<RegularFile>> file = of_descriptor(std::move(descriptor), {});
-    if (!file) return std::move(file).error();
-    return std::shared_ptr<const RegularFile>(*std::move(file));
-  });
+  return base::guarded([&] { return of_descriptor(std::move(descriptor), {}, Between::stays_open); });
 }
 
 Result<Lease> RegularFile::lease() const noexcept {

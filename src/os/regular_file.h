@@ -69,7 +69,9 @@ class RegularFile final : public Source {
   [[nodiscard]] const RegularFile* safetensors_regular_file() const noexcept override { return this; }
 
   RegularFile() noexcept = default;
-  [[nodiscard]] static Result<std::shared_ptr<RegularFile>> of_descriptor(Descriptor descriptor, std::string_view path);
+  [[nodiscard]] static Result<std::shared_ptr<const RegularFile>> of_descriptor(Descriptor descriptor,
+                                                                                const std::string& path,
+                                                                                Between between);
 
   Descriptor descriptor_;  // invalid if the file is closed between two uses
   std::string path_;       // then: the absolute path to open again

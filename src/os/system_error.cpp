@@ -23,7 +23,8 @@ struct Description {
   const char* text;
 };
 
-// Our own texts, because those of strerror() depend on the locale, and strerror() is not thread-safe.
+// Our own texts, because those of strerror() depend on the locale, and strerror() is not thread-safe. Two names may
+// have the same number: the first row counts.
 constexpr Description kDescriptions[] = {
     {EPERM, "operation not permitted"},
     {ENOENT, "no such file or directory"},
@@ -32,9 +33,7 @@ constexpr Description kDescriptions[] = {
     {ENXIO, "no such device or address"},
     {EBADF, "bad file descriptor"},
     {EAGAIN, "resource temporarily unavailable"},
-#if EWOULDBLOCK != EAGAIN
     {EWOULDBLOCK, "resource temporarily unavailable"},
-#endif
     {ENOMEM, "cannot allocate memory"},
     {EACCES, "permission denied"},
     {EFAULT, "bad address"},
@@ -64,9 +63,7 @@ constexpr Description kDescriptions[] = {
     {EOVERFLOW, "value too large"},
     {EILSEQ, "name is not valid on this file system"},
     {EOPNOTSUPP, "not supported by this file system"},
-#if ENOTSUP != EOPNOTSUPP
     {ENOTSUP, "not supported by this file system"},
-#endif
     {ECONNREFUSED, "connection refused"},
     {ECONNRESET, "connection reset"},
     {ENOTCONN, "not connected"},

@@ -22,6 +22,7 @@ constexpr std::string_view kConvert =
 struct Signature {
   std::string_view bytes;
   FileKind kind;
+  std::size_t offset = 0;
 };
 
 constexpr Signature kSignatures[] = {
@@ -49,6 +50,9 @@ constexpr Signature kSignatures[] = {
     {"\x81\xa6params"sv, {"a Flax model in MsgPack", "read it with flax.serialization"}},
     {"(dp0\n"sv, {"a pickle, such as an old PyTorch checkpoint", kConvert}},
     {"ccopy_reg\n"sv, {"a pickle, such as an old PyTorch checkpoint", kConvert}},
+    {"1AY&SY"sv, {"a bzip2 file", "decompress it first"}, 4},
+    {"ustar"sv, {"a tar archive", "extract the model first"}, 257},
+    {"TFL3"sv, {"a TensorFlow Lite model", "ask for the model as safetensors"}, 4},
 };
 
 std::string_view skip_white_space(std::string_view text) noexcept {
@@ -88,18 +92,6 @@ bool is_pickle(std::string_view start) noexcept {
   constexpr std::string_view kFirstOpcodes = "\x95}]()cNKMJ\x88\x89\x8a\x8bGXBCT\x8c\x8d\x8eU\x8f\x96"sv;
   return start.size() > 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5 &&
          kFirstOpcodes.find(start[2]) != std::string_view::npos;
-}
-
-bool is_bzip2(std::string_view start) noexcept {
-  return start.starts_with("BZh") && start.size() >= 10 && start.substr(4, 6) == "1AY&SY";
-}
-
-bool is_tar(std::string_view start) noexcept {
-  return start.size() >= 262 && start.substr(257, 5) == "ustar";
-}
-
-bool is_tflite(std::string_view start) noexcept {
-  return start.size() >= 8 && start.substr(4, 4) == "TFL3";
 }
 
 // ONNX is a Protobuf message without a signature. Exporters begin with the version of the format (field 1, below 32)
@@ -147,13 +139,10 @@ FileKind text_kind(std::string_view start) noexcept {
 FileKind file_kind(std::string_view start) noexcept {
   if (begins_like_header(start)) return {};
   for (const Signature& signature : kSignatures) {
-    if (start.starts_with(signature.bytes)) return signature.kind;
+    if (start.substr(std::min(signature.offset, start.size())).starts_with(signature.bytes)) return signature.kind;
   }
   if (start.starts_with("PK\3\4") || start.starts_with("PK\5\6")) return zip_kind(start);
   if (is_pickle(start)) return {"a pickle, such as an old PyTorch checkpoint", kConvert};
-  if (is_bzip2(start)) return {"a bzip2 file", "decompress it first"};
-  if (is_tar(start)) return {"a tar archive", "extract the model first"};
-  if (is_tflite(start)) return {"a TensorFlow Lite model", "ask for the model as safetensors"};
   if (is_onnx(start)) return {"an ONNX model", "read it with onnx, or ask for the model as safetensors"};
   if (is_zeros(start)) return {"filled with zeros", "an incomplete download? download the model again"};
   return text_kind(start);

@@ -1,13 +1,15 @@
 // The read-only functions of Header, and the checks of a header's length. The parser is in header_parse.cpp, the writer
 // in header_writer.cpp.
 //
-// The order of the metadata by key is made on first use, under a mutex and behind an atomic flag, because most callers
-// never need it.
+// The order of the metadata by key is made on first use, because most callers never need it.
 #include <safetensors/header.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/little_endian.h"
@@ -18,22 +20,18 @@
 namespace safetensors {
 namespace format {
 
-HeaderBuffer::HeaderBuffer(std::size_t size, base::MemoryResource* resource)
-    : resource_(resource),
-      data_(static_cast<char*>(resource->allocate(size + json::Reader::kPadding, alignof(std::max_align_t)))),
-      size_(size) {
-  std::memset(data_ + size, 0, json::Reader::kPadding);
+HeaderBuffer::HeaderBuffer(std::size_t size, base::MemoryResource* resource) : resource_(resource), size_(size) {
+  constexpr std::size_t kAlignment = alignof(std::max_align_t);
+  const std::size_t bytes = size + json::Reader::kPadding;
+  data_.reset(static_cast<char*>(resource->allocate(bytes, kAlignment)),
+              [=](char* data) noexcept { resource->deallocate(data, bytes, kAlignment); });
+  std::memset(data() + size, 0, json::Reader::kPadding);
 }
 
-HeaderBuffer::HeaderBuffer(std::string text)
-    : resource_(base::heap()), string_(std::move(text)), data_(nullptr), size_(string_.size()) {
-  string_.append(json::Reader::kPadding, '\0');
-  data_ = string_.data();
-}
-
-HeaderBuffer::~HeaderBuffer() {
-  if (data_ != nullptr && string_.empty())
-    resource_->deallocate(data_, size_ + json::Reader::kPadding, alignof(std::max_align_t));
+HeaderBuffer::HeaderBuffer(std::string text) : resource_(base::heap()), size_(text.size()) {
+  const auto owner = std::make_shared<std::string>(std::move(text));
+  owner->append(json::Reader::kPadding, '\0');
+  data_ = {owner, owner->data()};
 }
 
 }  // namespace format
@@ -56,18 +54,13 @@ HeaderState::HeaderState(format::HeaderBuffer header_text, std::uint64_t data_si
       data_bytes(data_size),
       allocator(text.resource(), block_size(text.size())) {}
 
-// Double-checked locking: the release store publishes the order to readers that skip the mutex.
 void HeaderState::sort_metadata() const noexcept {
-  if (metadata_sorted.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(mutex);
-  if (metadata_sorted.load(std::memory_order_relaxed)) return;
-  std::iota(metadata_order, metadata_order + metadata.size(), 0u);
-  const auto key = [this](std::uint32_t i) { return view(metadata[i].key); };
-  const auto less = [&key](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); };
-  if (!std::is_sorted(metadata_order, metadata_order + metadata.size(), less)) {
-    std::sort(metadata_order, metadata_order + metadata.size(), less);
-  }
-  metadata_sorted.store(true, std::memory_order_release);
+  std::call_once(metadata_sorted, [this] {
+    const std::span order_of_keys(metadata_order, metadata.size());
+    std::iota(order_of_keys.begin(), order_of_keys.end(), 0u);
+    const auto key = [this](std::uint32_t i) { return view(metadata[i].key); };
+    if (!std::ranges::is_sorted(order_of_keys, {}, key)) std::ranges::sort(order_of_keys, {}, key);
+  });
 }
 
 std::uint32_t HeaderState::find(std::string_view name) const noexcept {
@@ -95,7 +88,7 @@ void HeaderState::compact() {
     keep_range(metadata[i].value);
   }
   for (std::size_t i = 0; i < unknown_dtypes.size(); ++i) keep_range(unknown_dtypes[i].name);
-  text.swap(small);
+  text = std::move(small);
 }
 
 }  // namespace detail

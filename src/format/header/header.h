@@ -3,13 +3,11 @@
 
 #include <safetensors/header.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/bump_allocator.h"
 #include "base/cancellation.h"
@@ -28,35 +26,16 @@ class HeaderBuffer {
   HeaderBuffer(std::size_t size, base::MemoryResource* resource);
   // Takes over a text. Copies it only if its capacity is too small for the padding. Throws std::bad_alloc.
   explicit HeaderBuffer(std::string text);
-  // A short string moves its bytes, so data() changes.
-  HeaderBuffer(HeaderBuffer&& other) noexcept
-      : resource_(other.resource_),
-        string_(std::move(other.string_)),
-        data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)) {
-    if (!string_.empty()) data_ = string_.data();
-  }
-  HeaderBuffer& operator=(HeaderBuffer&&) = delete;
-  ~HeaderBuffer();
+  HeaderBuffer(HeaderBuffer&&) noexcept = default;
+  HeaderBuffer& operator=(HeaderBuffer&&) noexcept = default;
 
-  void swap(HeaderBuffer& other) noexcept {
-    std::swap(resource_, other.resource_);
-    std::swap(string_, other.string_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    for (HeaderBuffer* const each : {this, &other}) {
-      if (!each->string_.empty()) each->data_ = each->string_.data();
-    }
-  }
-
-  [[nodiscard]] char* data() const noexcept { return data_; }
+  [[nodiscard]] char* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] base::MemoryResource* resource() const noexcept { return resource_; }
 
  private:
   base::MemoryResource* resource_;
-  std::string string_;  // the text and the padding; empty if the memory is that of resource_
-  char* data_;
+  std::shared_ptr<char> data_;  // the text and the padding
   std::size_t size_;
 };
 
@@ -136,9 +115,7 @@ struct HeaderState {
   format::NameIndex keys;
   std::uint32_t* metadata_order = nullptr;  // indexes in the order of keys, sorted on first use
 
-  // The mutex guards metadata_order while it is made. After the flag is true, the order never changes again.
-  mutable std::mutex mutex;
-  mutable std::atomic<bool> metadata_sorted{false};
+  mutable std::once_flag metadata_sorted;
 };
 
 template <>

@@ -10,15 +10,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/bump_allocator.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/exceptions.h"
 #include "base/hash.h"
 #include "base/memory_resource.h"
 #include "base/printable.h"
@@ -204,24 +201,20 @@ inline namespace v0 {
 
 struct HeaderBuilder::State {
   struct Entry {
-    std::string name;
+    std::size_t index;  // in the order of the calls
     Dtype dtype;
     Shape shape;
     std::uint64_t nbytes;
   };
-  std::deque<Entry> entries;  // a deque, because it never moves its elements: `names` holds views of their names
-  std::set<std::string_view> names;
+  std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, std::string, std::less<>> metadata;
   bool metadata_present = false;
 
   Status add(std::string_view name, Dtype dtype, ShapeView shape) {
     const Result<format::NewTensor> tensor = format::new_tensor(name, dtype, shape);
     if (!tensor) return tensor.error();
-    if (names.contains(name)) return format::added_before(name);
-    entries.push_back({std::string(name), dtype, Shape(shape), tensor->nbytes});
-    // If the insertion throws, undo the push_back: a failed call must leave the builder unchanged.
-    base::or_undo([&] { names.insert(entries.back().name); }, [&] { entries.pop_back(); });
-    return {};
+    Entry entry{entries.size(), dtype, Shape(shape), tensor->nbytes};
+    return entries.try_emplace(std::string(name), std::move(entry)).second ? Status() : format::added_before(name);
   }
 
   Status add_metadata(std::string_view key, std::string_view value) {
@@ -232,9 +225,8 @@ struct HeaderBuilder::State {
   }
 
   [[nodiscard]] Result<Header> build(const LayoutOptions& options) const {
-    std::vector<format::NewTensor> tensors;
-    tensors.reserve(entries.size());
-    for (const Entry& entry : entries) tensors.push_back({entry.name, entry.shape, entry.nbytes, entry.dtype});
+    std::vector<format::NewTensor> tensors(entries.size());
+    for (const auto& [name, entry] : entries) tensors[entry.index] = {name, entry.shape, entry.nbytes, entry.dtype};
     const Result<std::string> member =
         metadata_present ? format::metadata_member(MetadataPairs(metadata.begin(), metadata.end())) : std::string();
     if (!member) return member.error();

@@ -50,10 +50,6 @@ std::optional<LeasedMap> LeasedMap::make(int, std::uint64_t, std::uint64_t) noex
   return std::nullopt;
 }
 
-// make() returns none, so there is no map to move.
-LeasedMap::LeasedMap(LeasedMap&& other) noexcept
-    : leased_(std::move(other.leased_)), map_(other.map_), map_size_(other.map_size_) {}
-
 LeasedMap::~LeasedMap() = default;
 
 std::chrono::nanoseconds thread_time() noexcept {

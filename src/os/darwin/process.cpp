@@ -1,11 +1,9 @@
 // Asks macOS about the process, its threads and its open files.
 #include "os/process.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
 #include <limits>
 
 #include "os/directory.h"
@@ -16,14 +14,6 @@ namespace safetensors::os {
 unsigned allowed_processors() noexcept {
   const long count = ::sysconf(_SC_NPROCESSORS_ONLN);
   return count > 0 ? static_cast<unsigned>(count) : std::numeric_limits<unsigned>::max();
-}
-
-std::uint64_t random_bits() noexcept {
-  std::uint64_t random = 0;
-  if (::getentropy(&random, sizeof random) != 0)
-    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
-             process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
-  return random;
 }
 
 Result<std::vector<std::string>> paths_of_open_files() {

@@ -1,7 +1,6 @@
 // The calls that macOS has in a form of its own. Those that it lacks fail with EOPNOTSUPP.
 //
-// A table translates OpenFlags, with one row per flag, except for read and write: their values in open() are numbers
-// and not bits. macOS bypasses the page cache by a call after open(). File systems are classified by their flags and
+// macOS bypasses the page cache by a call after open(). File systems are classified by their flags and
 // names.
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,36 +23,14 @@
 #include "os/system_error.h"
 
 namespace safetensors::os {
-namespace {
-
-constexpr struct {
-  OpenFlags flag;
-  int native;
-} kTable[] = {
-    {OpenFlags::create, O_CREAT},        {OpenFlags::only_new, O_EXCL},      {OpenFlags::truncate, O_TRUNC},
-    {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::path_only, O_SEARCH},   {OpenFlags::no_follow, O_NOFOLLOW},
-    {OpenFlags::no_wait, O_NONBLOCK},    {OpenFlags::no_terminal, O_NOCTTY},
-};
-
-int native_flags(OpenFlags flags) noexcept {
-  int native = O_CLOEXEC | O_RDONLY;
-  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
-  for (const auto& row : kTable) {
-    if (has(flags, row.flag)) native |= row.native;
-  }
-  return native;
-}
-
-}  // namespace
-
-const int kWorkingDirectory = AT_FDCWD;
 
 int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
   if (has(flags, OpenFlags::unnamed)) {
     errno = EOPNOTSUPP;
     return -1;
   }
-  Descriptor opened(::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions)));
+  const int native = native_flags(flags) | (has(flags, OpenFlags::path_only) ? O_SEARCH : 0);
+  Descriptor opened(::openat(directory, name, native, static_cast<mode_t>(permissions)));
   if (opened.valid() && has(flags, OpenFlags::direct) && ::fcntl(opened.get(), F_NOCACHE, 1) != 0) {
     opened.reset();
     errno = EINVAL;

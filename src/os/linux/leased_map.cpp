@@ -8,7 +8,6 @@
 
 #include <csignal>
 #include <ctime>
-#include <utility>
 
 #include "os/file_status.h"
 #include "os/memory.h"
@@ -53,16 +52,11 @@ std::optional<LeasedMap> LeasedMap::make(int descriptor, std::uint64_t offset, s
   return made;
 }
 
-LeasedMap::LeasedMap(LeasedMap&& other) noexcept
-    : leased_(std::move(other.leased_)),
-      map_(std::exchange(other.map_, nullptr)),
-      map_size_(other.map_size_),
-      bytes_(std::exchange(other.bytes_, {})) {}
-
 // Ends the lease explicitly: a child that another thread has forked meanwhile holds the same open file.
 LeasedMap::~LeasedMap() {
+  if (!leased_.valid()) return;
   if (map_ != nullptr) ::munmap(map_, map_size_);
-  if (leased_.valid()) (void)::fcntl(leased_.get(), F_SETLEASE, F_UNLCK);
+  (void)::fcntl(leased_.get(), F_SETLEASE, F_UNLCK);
 }
 
 std::chrono::nanoseconds thread_time() noexcept {

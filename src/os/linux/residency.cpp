@@ -13,11 +13,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
-#include <random>
 
 #include "os/memory.h"
+#include "os/process.h"
 
 namespace safetensors::os {
 namespace {
@@ -40,13 +39,6 @@ struct Cachestat {
   std::uint64_t evicted;
   std::uint64_t recently_evicted;
 };
-
-// Returns a random number below limit. limit must not be 0.
-std::uint64_t random(std::uint64_t limit) {
-  thread_local std::minstd_rand generator(
-      static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count()));
-  return std::uniform_int_distribution<std::uint64_t>(0, limit - 1)(generator);
-}
 
 std::optional<double> ask(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
   if (const std::optional<double> counted = detail::count_cached(descriptor, offset, size)) return counted;
@@ -76,7 +68,7 @@ std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::ui
   for (std::uint64_t i = 0; i < probes; ++i) {
     std::byte byte{};
     const iovec buffer{&byte, 1};
-    const std::uint64_t probe = offset + size / probes * i + random(size / probes);
+    const std::uint64_t probe = offset + size / probes * i + random_bits() % (size / probes);
     // The offset is in two halves for machines with 32 bits. musl before 1.2.5 has no preadv2().
     const long count = ::syscall(SYS_preadv2, descriptor, &buffer, 1, static_cast<long>(probe),
                                  static_cast<long>(probe >> 32), kNoWait);

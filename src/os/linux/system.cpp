@@ -1,21 +1,17 @@
-// The calls of Linux about files, processors, random bits and the time of threads. Each does little more than one
+// The calls of Linux about files and processors. Each does little more than one
 // system call: tests answer system calls in place of the kernel, so all decisions are in the callers.
 //
-// A table translates OpenFlags, with one row per flag, except for read and write: their values in open() are numbers
-// and not bits. File systems are classified by the magic number of statfs(). Most numbers are written out, because
-// <linux/magic.h> does not name all of them. An unknown number means local. Random bits: GRND_NONBLOCK, because early
-// in the boot getrandom() could wait.
+// File systems are classified by the magic number of statfs(). Most numbers are written out, because
+// <linux/magic.h> does not name all of them. An unknown number means local.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -30,33 +26,13 @@
 #include "os/system_error.h"
 
 namespace safetensors::os {
-namespace {
-
-constexpr struct {
-  OpenFlags flag;
-  int native;
-} kTable[] = {
-    {OpenFlags::create, O_CREAT},       {OpenFlags::only_new, O_EXCL},       {OpenFlags::truncate, O_TRUNC},
-    {OpenFlags::unnamed, O_TMPFILE},    {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::path_only, O_PATH},
-    {OpenFlags::no_follow, O_NOFOLLOW}, {OpenFlags::no_wait, O_NONBLOCK},    {OpenFlags::no_terminal, O_NOCTTY},
-    {OpenFlags::direct, O_DIRECT},
-};
-
-int native_flags(OpenFlags flags) noexcept {
-  int native = O_CLOEXEC | O_RDONLY;
-  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
-  for (const auto& row : kTable) {
-    if (has(flags, row.flag)) native |= row.native;
-  }
-  return native;
-}
-
-}  // namespace
-
-const int kWorkingDirectory = AT_FDCWD;
 
 int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
-  return ::openat(directory, name, native_flags(flags), static_cast<mode_t>(permissions));
+  int native = native_flags(flags);
+  if (has(flags, OpenFlags::unnamed)) native |= O_TMPFILE;
+  if (has(flags, OpenFlags::path_only)) native |= O_PATH;
+  if (has(flags, OpenFlags::direct)) native |= O_DIRECT;
+  return ::openat(directory, name, native, static_cast<mode_t>(permissions));
 }
 
 Readable readable(int descriptor) noexcept {
@@ -194,15 +170,6 @@ unsigned allowed_processors() noexcept {
   // The call fails on machines with more processors than the set can hold (1024). They have enough processors.
   if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return std::numeric_limits<unsigned>::max();
   return static_cast<unsigned>(CPU_COUNT(&processors));
-}
-
-std::uint64_t random_bits() noexcept {
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof random)) {
-    random = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) ^
-             process_id() << 40 ^ reinterpret_cast<std::uintptr_t>(&random);
-  }
-  return random;
 }
 
 }  // namespace safetensors::os

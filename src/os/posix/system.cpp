@@ -24,6 +24,25 @@
 namespace safetensors::os {
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
 
+const int kWorkingDirectory = AT_FDCWD;
+
+int native_flags(OpenFlags flags) noexcept {
+  constexpr struct {
+    OpenFlags flag;
+    int native;
+  } kTable[] = {
+      {OpenFlags::create, O_CREAT},        {OpenFlags::only_new, O_EXCL},      {OpenFlags::truncate, O_TRUNC},
+      {OpenFlags::directory, O_DIRECTORY}, {OpenFlags::no_follow, O_NOFOLLOW}, {OpenFlags::no_wait, O_NONBLOCK},
+      {OpenFlags::no_terminal, O_NOCTTY},
+  };
+  int native = O_CLOEXEC | O_RDONLY;
+  if (has(flags, OpenFlags::write)) native |= has(flags, OpenFlags::read) ? O_RDWR : O_WRONLY;
+  for (const auto& row : kTable) {
+    if (has(flags, row.flag)) native |= row.native;
+  }
+  return native;
+}
+
 int close(int descriptor) noexcept {
   return ::close(descriptor);
 }
@@ -133,14 +152,7 @@ FileKind kind_of_mode(mode_t mode) noexcept {
   }
 }
 
-// The times of a file have other names on macOS.
-template <class Stat>
-const auto& modified(const Stat& from) noexcept {
-  if constexpr (requires { from.st_mtim; })
-    return from.st_mtim;
-  else
-    return from.st_mtimespec;
-}
+// The time has another name on macOS.
 template <class Stat>
 const auto& changed(const Stat& from) noexcept {
   if constexpr (requires { from.st_ctim; })
@@ -156,7 +168,7 @@ FileStatus translated(const struct stat& from) noexcept {
           .group = static_cast<std::uint32_t>(from.st_gid),
           .links = static_cast<std::uint64_t>(from.st_nlink),
           .block_size = static_cast<std::uint64_t>(from.st_blksize),
-          .modified_seconds = modified(from).tv_sec,
+          .modified_seconds = from.st_mtime,
           .identity = {.device = static_cast<std::uint64_t>(from.st_dev),
                        .inode = static_cast<std::uint64_t>(from.st_ino),
                        .size = from.st_size < 0 ? 0 : static_cast<std::uint64_t>(from.st_size),
@@ -206,10 +218,6 @@ std::string absolute_path(const std::string& path) {
   if (::getcwd(directory, sizeof directory) == nullptr) return path;
   std::string whole = std::string(directory) + "/" + path;
   return whole.size() < PATH_MAX ? whole : path;
-}
-
-std::uint64_t process_id() noexcept {
-  return static_cast<std::uint64_t>(::getpid());
 }
 
 void wait_for_signal() noexcept {

@@ -88,9 +88,8 @@ int read_link_at(int directory, const char* name, std::string& target) {
 
 // Knows only the descriptors of the C library, which all files of this library have.
 Result<std::vector<std::string>> paths_of_open_files() {
-  constexpr int kMostDescriptors = 8192;  // of the universal C library
   std::vector<std::string> paths;
-  for (int descriptor = 0; descriptor < kMostDescriptors; ++descriptor) {
+  for (int descriptor = 0; descriptor < windows::kMaxDescriptors; ++descriptor) {
     const HANDLE handle = windows::handle_of(descriptor);
     if (handle == INVALID_HANDLE_VALUE || ::GetFileType(handle) != FILE_TYPE_DISK) continue;
     if (const std::wstring path = windows::path_of(handle); !path.empty()) paths.push_back(windows::to_utf8(path));

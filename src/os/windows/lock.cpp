@@ -4,10 +4,9 @@
 // name, made from the numbers of the volume and of the folder. The object exists as long as a handle to it is open. So
 // the process that makes it has the lock, and the system releases it however the process ends. A table says which
 // descriptor holds which object.
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <mutex>
-#include <new>
 
 #include "os/system.h"
 #include "os/windows/native.h"
@@ -18,26 +17,8 @@ namespace {
 // A lock of Windows keeps other programs from reading the range. So it covers a byte that no file has.
 constexpr std::uint64_t kLockedByte = 0x7FFF'FFFF'FFFF'FFFE;
 
-struct FolderLock {
-  int descriptor;
-  HANDLE object;
-  FolderLock* next;
-};
-
-// Without a destructor, because other threads may close descriptors while the process ends.
-constinit FolderLock* folder_locks = nullptr;
-std::mutex& folder_locks_mutex() noexcept {
-  alignas(std::mutex) static std::byte memory[sizeof(std::mutex)];
-  static std::mutex* const mutex = new (memory) std::mutex;
-  return *mutex;
-}
-
-// Returns the pointer in the list that leads to the lock of a descriptor, or to nothing. Needs the mutex.
-FolderLock** find_lock(int descriptor) noexcept {
-  FolderLock** found = &folder_locks;
-  while (*found != nullptr && (*found)->descriptor != descriptor) found = &(*found)->next;
-  return found;
-}
+// The object that each descriptor of a folder holds, or null.
+constinit std::atomic<HANDLE> folder_locks[windows::kMaxDescriptors] = {};
 
 // Makes the object of a folder, for all sessions and users of the machine. Everybody may see that it exists, and nobody
 // needs another right to it. Returns nullptr and sets the error of Windows. ERROR_ALREADY_EXISTS: it has a holder.
@@ -60,31 +41,22 @@ HANDLE make_object(HANDLE folder) noexcept {
 }
 
 int lock_folder(int descriptor, HANDLE folder) noexcept {
-  const std::lock_guard guard(folder_locks_mutex());
-  if (*find_lock(descriptor) != nullptr) return 0;
+  if (folder_locks[descriptor] != nullptr) return 0;
   windows::Handle object(make_object(folder));
   if (!object.valid()) {
     const DWORD error = ::GetLastError();
     return windows::fail(error == ERROR_ALREADY_EXISTS ? DWORD{ERROR_LOCK_VIOLATION} : error);
   }
-  auto* const lock = new (std::nothrow) FolderLock{descriptor, object.get(), folder_locks};
-  if (lock == nullptr) return windows::fail(ERROR_OUTOFMEMORY);
-  (void)object.release();
-  folder_locks = lock;
+  folder_locks[descriptor] = object.release();
   return 0;
 }
 
 }  // namespace
 
 bool windows::forget_lock(int descriptor) noexcept {
-  const std::lock_guard guard(folder_locks_mutex());
-  FolderLock** const found = find_lock(descriptor);
-  FolderLock* const lock = *found;
-  if (lock == nullptr) return false;
-  *found = lock->next;
-  (void)::CloseHandle(lock->object);
-  delete lock;
-  return true;
+  if (descriptor < 0 || descriptor >= kMaxDescriptors) return false;
+  const Handle object(folder_locks[descriptor].exchange(nullptr));
+  return object.valid();
 }
 
 int lock(int descriptor) noexcept {

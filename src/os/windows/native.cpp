@@ -130,7 +130,7 @@ int duplicate(int descriptor) noexcept {
 }
 
 int close_descriptor(int descriptor) noexcept {
-  if (descriptor >= 0) (void)forget_lock(descriptor);
+  (void)forget_lock(descriptor);
   const QuietParameters quiet;
   return ::_close(descriptor);
 }

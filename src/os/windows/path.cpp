@@ -22,27 +22,21 @@ constexpr std::wstring_view kLongShare = L"\\\\?\\UNC\\";
 constexpr std::wstring_view kDevice = L"\\\\.\\";
 constexpr std::size_t kMaxName = 255;  // units of UTF-16, the limit of NTFS
 
-bool equals_ignoring_case(std::wstring_view text, std::wstring_view upper) noexcept {
-  return text.size() == upper.size() && std::equal(text.begin(), text.end(), upper.begin(), [](wchar_t a, wchar_t b) {
-           return (a >= L'a' && a <= L'z' ? a - L'a' + L'A' : a) == b;
-         });
-}
-
-// Whether Windows gives the name to a device, with any extension: `NUL`, `com1.safetensors`.
-bool is_reserved(std::wstring_view name) noexcept {
-  std::wstring_view stem = name.substr(0, name.find_first_of(L".:"));
-  while (stem.ends_with(L' ')) stem.remove_suffix(1);
-  for (const std::wstring_view device : {L"CON", L"PRN", L"AUX", L"NUL", L"CONIN$", L"CONOUT$"}) {
-    if (equals_ignoring_case(stem, device)) return true;
-  }
-  if (stem.size() != 4 || stem[3] < L'1' || stem[3] > L'9') return false;
-  return equals_ignoring_case(stem.substr(0, 3), L"COM") || equals_ignoring_case(stem.substr(0, 3), L"LPT");
+// Returns the path that a function of Windows writes. call: takes a buffer and its size in units of UTF-16, and returns
+// the number of units. Empty, with errno, after a failure.
+template <class Call>
+std::wstring written_by(const Call& call) {
+  std::wstring path(std::size_t{1} << 15, L'\0');  // no path is longer
+  const DWORD size = call(path.data(), static_cast<DWORD>(path.size()));
+  if (size == 0 || size >= path.size()) fail(size == 0 ? ::GetLastError() : ERROR_FILENAME_EXCED_RANGE);
+  path.resize(size < path.size() ? size : 0);
+  return path;
 }
 
 std::optional<std::wstring> to_wide(std::string_view text) {
   const int size = static_cast<int>(text.size());
   const int needed = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text.data(), size, nullptr, 0);
-  if (needed <= 0) {
+  if (needed <= 0 && size != 0) {
     errno = EILSEQ;
     return std::nullopt;
   }
@@ -65,22 +59,15 @@ std::wstring_view take_name(std::wstring_view& path) noexcept {
 
 // Puts the prefix for long paths in front of an absolute path. It may have one already.
 std::wstring with_prefix(std::wstring_view path) {
-  if (path.starts_with(kLong)) return std::wstring(path);
+  if (path.empty() || path.starts_with(kLong)) return std::wstring(path);
   if (path.starts_with(L"\\\\")) return std::wstring(kLongShare).append(path.substr(2));
   return std::wstring(kLong).append(path);
 }
 
-// Returns what Windows makes of `.`, `\` or `C:.`: the working directory, its root, or that of a drive. Empty, with
-// errno, after a failure.
-std::wstring full_path(const wchar_t* path) {
-  std::wstring whole(::GetFullPathNameW(path, 0, nullptr, nullptr), L'\0');
-  const DWORD size = ::GetFullPathNameW(path, static_cast<DWORD>(whole.size()), whole.data(), nullptr);
-  if (size == 0 || size >= whole.size()) {
-    fail();
-    return {};
-  }
-  whole.resize(size);
-  return with_prefix(whole);
+// Returns what Windows makes of `.` or `C:.`: the working directory, or that of a drive.
+std::wstring full_path(const std::wstring& path) {
+  return with_prefix(
+      written_by([&](wchar_t* to, DWORD size) { return ::GetFullPathNameW(path.c_str(), size, to, nullptr); }));
 }
 
 // Returns the length of the part that `..` does not leave: `\\?\C:` or `\\?\UNC\server\share`.
@@ -91,58 +78,43 @@ std::size_t root_size(std::wstring_view whole) noexcept {
   return end;
 }
 
-// Returns the absolute path, with the prefix, that the rest of a path is relative to. Removes from `path` what the
-// result stands for. Empty, with errno, after a failure.
-std::wstring take_base(int directory, std::wstring_view& path) {
-  if (path.starts_with(kDevice)) {
-    errno = EINVAL;
-    return {};
-  }
-  if (path.starts_with(L"\\\\")) {  // with the prefix, or a share: `\\server\share`
-    const std::wstring_view start = path.starts_with(kLongShare) ? kLongShare
-                                    : path.starts_with(kLong)    ? kLong
-                                                                 : L"\\\\";
-    std::wstring base(start == L"\\\\" ? kLongShare : start);
-    path.remove_prefix(start.size());
-    base += take_name(path);
-    if (start != kLong) base.append(L"\\").append(take_name(path));
-    return base;
-  }
-  if (begins_with_drive(path)) {
-    const wchar_t drive[] = {path[0], L':', L'.', L'\0'};
-    const bool absolute = path.size() > 2 && path[2] == L'\\';
-    path.remove_prefix(2);
-    return absolute ? std::wstring(kLong).append(drive, 2) : full_path(drive);
-  }
-  const bool rooted = path.starts_with(L'\\');  // at the root of the volume that the path starts from
-  if (directory == kWorkingDirectory) return full_path(rooted ? L"\\" : L".");
-  const HANDLE handle = handle_of(directory);
-  std::wstring base = handle == INVALID_HANDLE_VALUE ? std::wstring() : path_of(handle);
-  if (rooted) base.resize(root_size(base));
-  return base;
+// Returns an absolute path with the prefix, in which `.` and `..` are still names. Empty, with errno, after a failure.
+std::wstring with_base(int directory, const std::wstring& path) {
+  const bool drive = begins_with_drive(path);
+  if (path.starts_with(L"\\\\") || (drive && path.substr(2).starts_with(L'\\'))) return with_prefix(path);
+  const std::wstring rest = drive ? path.substr(2) : path;
+  std::wstring base = drive                            ? full_path(path.substr(0, 2) + L".")
+                      : directory == kWorkingDirectory ? full_path(L".")
+                                                       : path_of(handle_of(directory));
+  if (base.empty()) return base;
+  if (rest.starts_with(L'\\')) base.resize(root_size(base));  // at the root of the volume
+  return base.append(L"\\").append(rest);
 }
 
-// Returns 0, or the reason why no file of ours may have this name. A colon leads to another stream of a file.
-int check_name(std::wstring_view name) noexcept {
-  if (is_reserved(name) || name.find(L':') != std::wstring_view::npos) return EINVAL;
+// Returns 0, or the reason why no file of ours may have this name. A colon leads to another stream of a file. Windows
+// gives some names to devices, with any extension: `NUL`, `com1.safetensors`.
+int check_name(const std::wstring& name) {
+  wchar_t full[16] = {};  // of a device: `\\.\NUL`; longer paths are not written
+  (void)::GetFullPathNameW(name.c_str(), 16, full, nullptr);
+  if (name.find(L':') != std::wstring::npos || std::wstring_view(full).starts_with(kDevice)) return EINVAL;
   return name.size() > kMaxName ? ENAMETOOLONG : 0;
 }
 
 std::optional<std::wstring> make_path(int directory, std::string_view text) {
-  if (text.empty()) {
-    errno = ENOENT;
-    return std::nullopt;
-  }
   std::optional<std::wstring> wide = to_wide(text);
   if (!wide) return std::nullopt;
   std::replace(wide->begin(), wide->end(), L'/', L'\\');
-  std::wstring_view rest = *wide;
-  std::wstring whole = take_base(directory, rest);
+  if (wide->empty() || wide->starts_with(kDevice)) {
+    errno = wide->empty() ? ENOENT : EINVAL;
+    return std::nullopt;
+  }
+  std::wstring whole = with_base(directory, *wide);
   if (whole.empty()) return std::nullopt;
-  while (whole.ends_with(L'\\')) whole.pop_back();
   const std::size_t root = root_size(whole);
-  while (!rest.empty()) {
-    const std::wstring_view name = take_name(rest);
+  const std::wstring names = whole.substr(root);
+  whole.resize(root);
+  for (std::wstring_view rest = names; !rest.empty();) {
+    const std::wstring name(take_name(rest));
     if (name == L"..") {
       whole.resize(std::max(whole.rfind(L'\\'), root));
     } else if (!name.empty() && name != L".") {
@@ -157,14 +129,8 @@ std::optional<std::wstring> make_path(int directory, std::string_view text) {
   return whole;
 }
 
-DWORD final_path(HANDLE handle, std::wstring& path, DWORD flags) {
-  path.resize(::GetFinalPathNameByHandleW(handle, nullptr, 0, flags));
-  if (path.empty()) return ::GetLastError();
-  const DWORD size = ::GetFinalPathNameByHandleW(handle, path.data(), static_cast<DWORD>(path.size()), flags);
-  if (size == 0) return ::GetLastError();
-  if (size > path.size()) return ERROR_PATH_NOT_FOUND;  // another program has renamed a folder of the path meanwhile
-  path.resize(size);
-  return NO_ERROR;
+std::wstring final_path(HANDLE handle, DWORD flags) {
+  return written_by([&](wchar_t* to, DWORD size) { return ::GetFinalPathNameByHandleW(handle, to, size, flags); });
 }
 
 }  // namespace
@@ -184,14 +150,11 @@ bool wants_directory(std::string_view path) noexcept {
 
 std::wstring path_of(HANDLE handle) noexcept {
   try {
-    std::wstring path;
-    DWORD error = final_path(handle, path, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
+    std::wstring path = final_path(handle, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
     // A volume may have no letter. Some file systems cannot give the normalized path.
-    if (error != NO_ERROR) error = final_path(handle, path, FILE_NAME_NORMALIZED | VOLUME_NAME_GUID);
-    if (error != NO_ERROR) error = final_path(handle, path, FILE_NAME_OPENED | VOLUME_NAME_DOS);
-    if (error == NO_ERROR) return with_prefix(path);
-    fail(error);
-    return {};
+    if (path.empty()) path = final_path(handle, FILE_NAME_NORMALIZED | VOLUME_NAME_GUID);
+    if (path.empty()) path = final_path(handle, FILE_NAME_OPENED | VOLUME_NAME_DOS);
+    return with_prefix(path);
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
     return {};

@@ -5,9 +5,9 @@
 // replace an open file.
 //
 // Windows also refuses to replace or remove a file that a program has open without sharing, as scanners for viruses do
-// for moments. So these calls are tried again for up to half a second if the file is in use or a folder cannot be
-// moved, and for some milliseconds if Windows only denies the access. Nothing here ever removes the old file before the
-// new one has its name.
+// for moments. Windows says "access denied" of a file that is in use, and also if the rights are not enough. So these
+// calls are tried again for up to half a second in both cases. Nothing here ever removes the old file before the new
+// one has its name.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -27,21 +27,19 @@ constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);      
 constexpr auto kDispositionInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(21);  // FileDispositionInfoEx
 constexpr DWORD kReplaceIfExists = 1, kRenamePosix = 2, kReplaceReadOnly = 0x40;
 constexpr DWORD kDelete = 1, kDeletePosix = 2, kDeleteReadOnly = 16;
-// The last of the pauses between attempts, in milliseconds. Each is twice as long as the one before it.
-constexpr DWORD kNoPause = 0, kShortPause = 8, kLongPause = 256;
+constexpr DWORD kLastPause = 256;  // milliseconds between attempts; each pause is twice as long as the one before it
 
 bool lacks_posix_semantics(DWORD error) noexcept {
   return error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION ||
          error == ERROR_CALL_NOT_IMPLEMENTED || error == ERROR_INVALID_LEVEL;
 }
 
-// Makes a call again while it fails for a reason that may pass. Both functions return an error of Windows or the last
-// pause for an access that is denied.
-template <class Call, class Patience>
-DWORD try_for_a_while(const Call& call, const Patience& patience) {
+// Makes a call, which returns an error of Windows, again while it fails for a reason that may pass.
+template <class Call>
+DWORD try_for_a_while(const Call& call) {
   DWORD error = call();
-  for (DWORD pause = 1; error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION; pause *= 2) {
-    if (pause > (error == ERROR_SHARING_VIOLATION ? kLongPause : patience())) break;
+  for (DWORD pause = 1; pause <= kLastPause && (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION);
+       pause *= 2) {
     ::Sleep(pause);
     error = call();
   }
@@ -54,15 +52,14 @@ HANDLE open_to_rename(const std::wstring& path) noexcept {
                        FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH, nullptr);
 }
 
-bool has_attribute(const std::wstring& path, DWORD attribute) noexcept {
+bool is_directory(const std::wstring& path) noexcept {
   const DWORD attributes = ::GetFileAttributesW(path.c_str());
-  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & attribute) != 0;
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
 }
 
 // Returns whether a rename that was denied found the old file in use. If this process may remove the old file, or
 // another one does not share it, the rights were not the reason.
 bool in_use(const std::wstring& path) noexcept {
-  if (has_attribute(path, FILE_ATTRIBUTE_DIRECTORY)) return false;
   const windows::Handle file(open_to_rename(path));
   return file.valid() || ::GetLastError() == ERROR_SHARING_VIOLATION;
 }
@@ -132,7 +129,7 @@ int remove(int directory, const char* name, bool wants_directory) noexcept {
   }
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  const DWORD error = try_for_a_while([&] { return remove_once(*path); }, [] { return kShortPause; });
+  const DWORD error = try_for_a_while([&] { return remove_once(*path); });
   return error == NO_ERROR ? 0 : windows::fail(error);
 }
 
@@ -142,17 +139,15 @@ int rename_at(int directory, const char* from, const char* to) noexcept {
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
+  if (is_directory(*new_path)) {
+    errno = EISDIR;
+    return -1;
+  }
   try {
-    const auto patience = [&] {
-      if (has_attribute(*new_path, FILE_ATTRIBUTE_DIRECTORY)) return kNoPause;
-      return in_use(*new_path) ? kLongPause : kShortPause;
-    };
-    const DWORD error = try_for_a_while([&] { return rename_once(*old_path, *new_path); }, patience);
+    const DWORD error = try_for_a_while([&] { return rename_once(*old_path, *new_path); });
     if (error == NO_ERROR) return 0;
     windows::fail(error);
-    if (error != ERROR_ACCESS_DENIED) return -1;
-    if (in_use(*new_path)) errno = EBUSY;
-    if (has_attribute(*new_path, FILE_ATTRIBUTE_DIRECTORY)) errno = EISDIR;
+    if (error == ERROR_ACCESS_DENIED && in_use(*new_path)) errno = EBUSY;
     return -1;
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
@@ -167,7 +162,7 @@ int rename_new(int directory, const char* from, const char* to) noexcept {
   const auto rename = [&]() -> DWORD {
     return ::MoveFileExW(old_path->c_str(), new_path->c_str(), MOVEFILE_WRITE_THROUGH) ? NO_ERROR : ::GetLastError();
   };
-  const DWORD error = try_for_a_while(rename, [] { return kLongPause; });  // a scanner may have a file in a folder open
+  const DWORD error = try_for_a_while(rename);  // a scanner may have a file in a folder open
   return error == NO_ERROR ? 0 : windows::fail(error);
 }
 

@@ -28,11 +28,8 @@ DWORD access_of(OpenFlags flags) noexcept {
 }
 
 DWORD disposition_of(OpenFlags flags) noexcept {
-  if (has(flags, OpenFlags::create)) {
-    if (has(flags, OpenFlags::only_new)) return CREATE_NEW;
-    return OPEN_ALWAYS;
-  }
-  return OPEN_EXISTING;
+  if (!has(flags, OpenFlags::create)) return OPEN_EXISTING;
+  return has(flags, OpenFlags::only_new) ? CREATE_NEW : OPEN_ALWAYS;
 }
 
 DWORD attributes_of(OpenFlags flags) noexcept {
@@ -154,13 +151,6 @@ std::int64_t ticks_of(const LARGE_INTEGER& time) noexcept {
   return time.QuadPart - kSecondsFrom1601To1970 * kTicksPerSecond;
 }
 
-std::int64_t ticks_of(const FILETIME& time) noexcept {
-  LARGE_INTEGER whole;
-  whole.LowPart = time.dwLowDateTime;
-  whole.HighPart = static_cast<LONG>(time.dwHighDateTime);
-  return ticks_of(whole);
-}
-
 FileKind kind_of_disk_file(HANDLE handle, DWORD attributes) noexcept {
   if ((attributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 && windows::link_tag(handle) != 0) return FileKind::symlink;
   return (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 ? FileKind::directory : FileKind::regular;
@@ -178,12 +168,13 @@ int status_of_handle(HANDLE handle, FileStatus& status) noexcept {
     return 0;
   }
   BY_HANDLE_FILE_INFORMATION found;
-  if (!::GetFileInformationByHandle(handle, &found)) return windows::fail();
   FILE_BASIC_INFO times;
-  const bool changed = ::GetFileInformationByHandleEx(handle, FileBasicInfo, &times, sizeof times) != 0;
-  const std::int64_t modified = ticks_of(found.ftLastWriteTime);
+  if (!::GetFileInformationByHandle(handle, &found) ||
+      !::GetFileInformationByHandleEx(handle, FileBasicInfo, &times, sizeof times))
+    return windows::fail();
+  const std::int64_t modified = ticks_of(times.LastWriteTime);
   // Some file systems have no change time.
-  const std::int64_t change = changed && times.ChangeTime.QuadPart != 0 ? ticks_of(times.ChangeTime) : modified;
+  const std::int64_t change = times.ChangeTime.QuadPart != 0 ? ticks_of(times.ChangeTime) : modified;
   status = {};
   status.kind = kind_of_disk_file(handle, found.dwFileAttributes);
   status.permissions = (found.dwFileAttributes & FILE_ATTRIBUTE_READONLY) != 0 ? 0444U : 0666U;
