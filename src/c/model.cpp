@@ -216,9 +216,9 @@ safetensors_status safetensors_model_get_info(const safetensors_model* model, sa
     call.result_struct(info, "info");
     call.require(model, "model");
     if (!call.ok()) return;
-    const bool several = model->checkpoint.has_value();
-    const std::string_view name = several ? model->checkpoint->index_name() : std::string_view();
-    const std::string_view metadata = several ? model->checkpoint->index_metadata() : std::string_view();
+    const Checkpoint* const several = model->checkpoint();
+    const std::string_view name = several ? several->index_name() : std::string_view();
+    const std::string_view metadata = several ? several->index_metadata() : std::string_view();
     give_struct({.struct_size = 0,
                  .tensor_count = model->tensors().size(),
                  .file_count = model->files().size(),

@@ -97,7 +97,7 @@ std::optional<Tensor> Call::tensor(const safetensors_model* model, const char* n
   require(model, "model");
   const std::string_view wanted = text(name, name_length, argument);
   if (!ok()) return std::nullopt;
-  Result<Tensor> found = model->file ? model->file->tensor(wanted) : model->checkpoint->tensor(wanted);
+  Result<Tensor> found = std::visit([&](const auto& all) { return all.tensor(wanted); }, model->opened);
   if (found) return *std::move(found);
   fail(std::move(found).error());
   return std::nullopt;

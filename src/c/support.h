@@ -15,23 +15,26 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
 #include "base/exceptions.h"
 
-// A file, or several files as one set. Exactly one of the two is there.
+// A file, or several files as one set.
 struct safetensors_model {
-  explicit safetensors_model(safetensors::File opened) : file(std::move(opened)) {}
-  explicit safetensors_model(safetensors::Checkpoint opened) : checkpoint(std::move(opened)) {}
-  [[nodiscard]] safetensors::Tensors tensors() const { return file ? file->tensors() : checkpoint->tensors(); }
+  [[nodiscard]] const safetensors::Checkpoint* checkpoint() const {
+    return std::get_if<safetensors::Checkpoint>(&opened);
+  }
+  [[nodiscard]] safetensors::Tensors tensors() const {
+    return std::visit([](const auto& one) { return one.tensors(); }, opened);
+  }
   [[nodiscard]] std::span<const safetensors::File> files() const {
-    return file ? std::span<const safetensors::File>(&*file, 1)
-                : std::span<const safetensors::File>(checkpoint->files());
+    if (checkpoint()) return checkpoint()->files();
+    return {std::get_if<safetensors::File>(&opened), 1};
   }
 
-  std::optional<safetensors::File> file;
-  std::optional<safetensors::Checkpoint> checkpoint;
+  std::variant<safetensors::File, safetensors::Checkpoint> opened;
 };
 struct safetensors_array {
   safetensors::Array array;

@@ -46,9 +46,8 @@ std::vector<TensorData> tensors_of(Call& call, const safetensors_tensor_data* te
 
 // The options for a file and for a model. Its texts are those of the caller, but for the metadata.
 struct Options {
-  std::uint64_t max_shard_size = 0;  // 0: a file
+  bool one_file = false;
   bool edit_in_place = false;
-  LayoutOptions layout;
   CheckpointLayoutOptions split;
   CheckpointWriteOptions write;
 };
@@ -69,20 +68,19 @@ Options write_options_of(Call& call, const safetensors_write_options* given) {
                                      call.text(each.value, each.value_length, "value"));
     if (!call.ok()) break;
   }
-  made.max_shard_size = options.max_shard_size;
+  made.one_file = options.max_shard_size == 0;
   made.edit_in_place = options.edit_in_place != 0;
-  made.layout.data_alignment = options.data_alignment;
-  made.layout.metadata_slack = options.metadata_slack;
+  made.split.layout.data_alignment = options.data_alignment;
+  made.split.layout.metadata_slack = options.metadata_slack;
   WriteOptions& write = made.write.write;
   write.durability = static_cast<Durability>(options.durability);
   write.in_place_if_no_rename = options.in_place_if_no_rename != 0;
   write.progress = progress_of(options.progress, options.user);
-  write.new_file = made.max_shard_size == 0 && options.new_only != 0;
+  write.new_file = made.one_file && options.new_only != 0;
   made.write.new_folder = options.new_only != 0;
   made.write.remove_old_files = options.keep_old_files == 0;
-  made.split.max_shard_size = options.max_shard_size == 0 ? UINT64_MAX : options.max_shard_size;
-  if (options.stem && options.max_shard_size != 0) made.split.stem = options.stem;
-  made.split.layout = made.layout;
+  made.split.max_shard_size = made.one_file ? UINT64_MAX : options.max_shard_size;
+  if (options.stem && !made.one_file) made.split.stem = options.stem;
   return made;
 }
 
@@ -104,8 +102,7 @@ safetensors_status safetensors_save(const char* path, const safetensors_tensor_d
     const auto given = tensors_of(call, tensors, tensor_count, true);
     const Options how = write_options_of(call, options);
     if (!call.ok()) return;
-    if (how.max_shard_size == 0)
-      return call.check(save(path, given, metadata_of(how.split), how.write.write, how.layout));
+    if (how.one_file) return call.check(save(path, given, metadata_of(how.split), how.write.write, how.split.layout));
     const std::vector<NamedTensor> named(given.begin(), given.end());
     call.check(save_checkpoint(path, named, how.split, how.write));
   });
@@ -118,9 +115,9 @@ safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors,
     call.result(file, "file");
     const auto given = tensors_of(call, tensors, tensor_count, true);
     const Options how = write_options_of(call, options);
-    if (how.max_shard_size != 0) call.invalid("max_shard_size is not 0, but there is one file");
+    if (!how.one_file) call.invalid("max_shard_size is not 0, but there is one file");
     if (!call.ok()) return;
-    call.give(serialize(given, metadata_of(how.split), how.layout), file);
+    call.give(serialize(given, metadata_of(how.split), how.split.layout), file);
   });
 }
 
@@ -139,7 +136,7 @@ safetensors_status safetensors_edit_metadata(const char* path, const safetensors
     if (!call.ok()) return;
     EditOptions edit;
     edit.in_place = how.edit_in_place;
-    edit.metadata_slack = how.layout.metadata_slack;
+    edit.metadata_slack = how.split.layout.metadata_slack;
     edit.write = how.write.write;
     edit.write.new_file = false;
     call.check(edit_metadata(path, list, edit));
@@ -160,8 +157,7 @@ safetensors_status safetensors_writer_create(const char* path, const safetensors
     for (const TensorData& each : given) list.push_back({each.name, each.dtype, each.shape});
     const auto layout = CheckpointLayout::make(list, how.split);
     if (!layout) return call.fail(layout.error());
-    if (how.max_shard_size == 0)
-      return call.give(Writer::create(path, layout->files()[0].header, how.write.write), writer);
+    if (how.one_file) return call.give(Writer::create(path, layout->files()[0].header, how.write.write), writer);
     call.give(CheckpointWriter::create(path, *layout, how.write), writer);
   });
 }

@@ -31,6 +31,14 @@ bool is_final(int error_number) noexcept {
   return error_number == EIO || error_number == EROFS || os::out_of_space(error_number);
 }
 
+// Copies a whole file to a new one, and finishes the new one.
+Status copy_all(int from, FileWriter& to, std::string_view path) {
+  const Result<std::shared_ptr<const os::RegularFile>> source = os::RegularFile::from_fd(from);
+  if (!source) return base::with_path(source.error(), path);
+  Status status = to.copy_at(0, **source, 0, (*source)->identity().size);
+  return status ? to.finish() : status;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options)
@@ -96,22 +104,17 @@ bool AtomicFile::open_anonymous() noexcept {
 }
 
 Status AtomicFile::open_named() {
-  int error_number = 0;
-  for (int i = 0; i < kMaxNameAttempts; ++i) {
-    std::string name = temporary_name();
+  const int error_number = try_names(kTemporaryFile, [this](std::string& name) {
     const int made = os::open_at(target_.directory.get(), name.c_str(),
                                  os::OpenFlags::write | os::OpenFlags::create | os::OpenFlags::only_new, first_mode());
-    if (made < 0) {
-      error_number = errno;
-      if (error_number != EEXIST && error_number != EINTR) break;
-      continue;
-    }
+    if (made < 0) return errno;
     file_.adopt(made);
     temporary_ = std::move(name);
-    if (keep_temporary(file_.descriptor())) return {};
+    if (keep_temporary(file_.descriptor())) return 0;
     discard();
-    error_number = EBUSY;  // reported if every attempt loses its name to clean_directory()
-  }
+    return EBUSY;
+  });
+  if (error_number == 0) return {};
   return os::system_error(Errc::open_failed, error_number, "cannot create a file in its directory", path_);
 }
 
@@ -189,11 +192,11 @@ Status AtomicFile::link() {
   if (error_number == EEXIST && replaces) {
     // Lock before the name exists: otherwise clean_directory() could take the file for that of a dead writer.
     (void)lock_temporary(file_.descriptor());
-    for (int i = 0; i < kMaxNameAttempts && error_number == EEXIST; ++i) {
-      std::string name = temporary_name();
-      error_number = link_as(name);
-      if (error_number == 0) temporary_ = std::move(name);
-    }
+    error_number = try_names(kTemporaryFile, [this](std::string& name) {
+      const int linked = link_as(name);
+      if (linked == 0) temporary_ = std::move(name);
+      return linked;
+    });
     if (error_number == 0) return rename();
   }
   if (is_final(error_number) || (error_number == EEXIST && !replaces))
@@ -214,14 +217,10 @@ int AtomicFile::link_as(const std::string& name) noexcept {
 Status AtomicFile::copy_to_named() {
   const os::Descriptor made(file_.release());
   anonymous_ = false;
-  const Result<std::shared_ptr<const os::RegularFile>> source = os::RegularFile::from_fd(made.get());
-  if (!source)
-    return os::system_error(Errc::replace_failed, source.error().os_error, "cannot read the new file", path_);
   if (Status status = open_named(); !status) return status;
   adopt_mode_and_owner();
-  if (Status status = file_.copy_at(0, **source, 0, (*source)->identity().size); !status) return status;
-  if (Status status = file_.finish(); !status) return status;
-  return replace();
+  Status status = copy_all(made.get(), file_, path_);
+  return status ? replace() : status;
 }
 
 Status AtomicFile::rename() {
@@ -263,10 +262,7 @@ Status AtomicFile::write_in_place() {
   if (to < 0) return os::system_error(Errc::replace_failed, errno, "cannot write in place", path_);
   FileWriter target(options_.durability, path_);
   target.adopt(to);
-  const Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::from_fd(from);
-  if (!file) return file.error();
-  Status written = target.copy_at(0, **file, 0, (*file)->identity().size);
-  if (written) written = target.finish();
+  Status written = copy_all(from, target, path_);
   if (!written && target_.links == Links::refuse) take_back();
   return written;
 }

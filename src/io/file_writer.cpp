@@ -16,6 +16,7 @@
 #include "io/file_writer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -39,24 +40,16 @@ constexpr std::uint32_t kUsualBlock = 4096;                     // bytes; the us
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
 
-bool power_of_two(std::uint64_t value) noexcept {
-  return value != 0 && (value & (value - 1)) == 0;
-}
-
 bool fits(const os::DirectAlignment& alignment) noexcept {
-  return power_of_two(alignment.memory) && power_of_two(alignment.offset) && alignment.memory <= kDirectChunk &&
-         alignment.offset <= kDirectChunk;
+  return std::has_single_bit(alignment.memory) && std::has_single_bit(alignment.offset) &&
+         alignment.memory <= kDirectChunk && alignment.offset <= kDirectChunk;
 }
 
 }  // namespace
 
-BounceBufferPool::Lease::~Lease() {
-  if (memory_) pool_->give_back(std::move(memory_));
-}
-
-Result<BounceBufferPool::Lease> BounceBufferPool::take() {
+Result<std::shared_ptr<std::byte>> BounceBufferPool::take(std::uint64_t offset) {
   std::unique_lock lock(mutex_);
-  free_.reserve(kDirectThreads);  // give_back() is noexcept and must not allocate
+  free_.reserve(kDirectThreads);  // to return a buffer must not allocate
   // If memory runs out, wait for a buffer of another thread. The first buffer is needed, otherwise nobody would return
   // one.
   bool no_memory = false;
@@ -65,7 +58,8 @@ Result<BounceBufferPool::Lease> BounceBufferPool::take() {
       Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk);
       if (memory) {
         ++made_;
-        return Lease(*this, std::move(*memory));
+        free_.push_back(*std::move(memory));
+        break;
       }
       if (made_ == 0) return std::move(memory).error();
       no_memory = true;
@@ -74,33 +68,26 @@ Result<BounceBufferPool::Lease> BounceBufferPool::take() {
   }
   std::shared_ptr<std::byte> memory = std::move(free_.back());
   free_.pop_back();
-  return Lease(*this, std::move(memory));
-}
-
-void BounceBufferPool::give_back(std::shared_ptr<std::byte> memory) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(memory));
-  }
-  returned_.notify_one();
-}
-
-void FileWriter::close() noexcept {
-  direct_.reset();
-  if (descriptor_ >= 0) (void)os::close(std::exchange(descriptor_, -1));
+  lock.unlock();
+  std::byte* const begin = memory.get() + offset % kDirectChunk;
+  return std::shared_ptr<std::byte>(begin, [this, memory](const std::byte*) {
+    const std::lock_guard returning(mutex_);
+    free_.push_back(memory);
+    returned_.notify_one();
+  });
 }
 
 void FileWriter::open_direct(int directory, const char* name) {
   // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
   // measured.
-  if (durability_ == Durability::none || !os::on_local_device(descriptor_)) return;
+  if (durability_ == Durability::none || !os::on_local_device(descriptor())) return;
   constexpr os::OpenFlags kFlags =
       os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
   os::Descriptor opened(name != nullptr
                             ? os::open_at(directory, name, kFlags | os::OpenFlags::no_follow)
-                            : os::open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor_).text, kFlags));
+                            : os::open_at(os::kWorkingDirectory, os::DescriptorPath(descriptor()).text, kFlags));
   os::FileStatus same, expected;
-  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor_, expected) != 0 ||
+  if (!opened.valid() || os::status_of(opened.get(), same) != 0 || os::status_of(descriptor(), expected) != 0 ||
       !same.identity.same_file(expected.identity))
     return;
   os::DirectAlignment alignment;
@@ -110,7 +97,7 @@ void FileWriter::open_direct(int directory, const char* name) {
   block_ = std::max(
       {std::size_t{alignment.offset}, std::size_t{alignment.memory}, std::size_t{kUsualBlock}, os::page_size()});
   // On file systems with blocks larger than a page, the page cache works in whole blocks.
-  if (power_of_two(same.block_size) && same.block_size <= kDirectChunk)
+  if (std::has_single_bit(same.block_size) && same.block_size <= kDirectChunk)
     block_ = std::max(block_, static_cast<std::size_t>(same.block_size));
   memory_alignment_ = alignment.memory;
   direct_ = std::move(opened);
@@ -147,14 +134,14 @@ Status FileWriter::after_writing(std::size_t written) {
   if (durability_ == Durability::none) return {};
   const std::uint64_t before = written_.fetch_add(written);
   if (before / kWritebackBytes == (before + written) / kWritebackBytes) return {};
-  if (os::start_writeback(descriptor_) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
+  if (os::start_writeback(descriptor()) == 0 || (errno != EIO && !os::out_of_space(errno))) return {};
   return os::system_error(Errc::write_failed, errno, "cannot write", path_);
 }
 
 Status FileWriter::write_buffered(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t size = std::min(bytes.size(), local_ ? kPiece : kWritebackBytes);
-    const std::ptrdiff_t count = os::write_at(descriptor_, bytes.data(), size, offset);
+    const std::ptrdiff_t count = os::write_at(descriptor(), bytes.data(), size, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return write_failed(count < 0 ? errno : EIO, size, offset);
     const auto written = static_cast<std::size_t>(count);
@@ -179,10 +166,10 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
   if (reinterpret_cast<std::uintptr_t>(blocks.data()) % memory_alignment_ == 0) {
     outcome = write_direct(begin, blocks);
   } else {
-    const Result<BounceBufferPool::Lease> copy = bounce_buffers_->take();
+    const Result<std::shared_ptr<std::byte>> copy = bounce_buffers_->take(begin);
     if (!copy) return copy.error();
-    std::memcpy(copy->at(begin), blocks.data(), whole);
-    outcome = write_direct(begin, {copy->at(begin), whole});
+    std::memcpy(copy->get(), blocks.data(), whole);
+    outcome = write_direct(begin, {copy->get(), whole});
   }
   if (outcome.error_number != 0)
     return write_failed(outcome.error_number, whole - outcome.written, begin + outcome.written);
@@ -218,13 +205,10 @@ Status FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> byt
 
 Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size) {
   return write_chunks(offset, size, [&](std::uint64_t begin, std::size_t count) -> Status {
-    const std::uint64_t at = from + (begin - offset);
-    const Source::Memory memory = source.memory(at, count);
-    if (memory.bytes.size() == count) return write_chunk(begin, memory.bytes);
-    const Result<BounceBufferPool::Lease> buffer = bounce_buffers_->take();
+    const Result<std::shared_ptr<std::byte>> buffer = bounce_buffers_->take(begin);
     if (!buffer) return buffer.error();
-    const std::span<std::byte> bytes(buffer->at(begin), count);
-    if (Status read = os::read_exactly(source, at, bytes); !read) return read;
+    const std::span<std::byte> bytes(buffer->get(), count);
+    if (Status read = os::read_exactly(source, from + (begin - offset), bytes); !read) return read;
     // The buffer is aligned, so write_chunk() takes no second buffer. Otherwise all threads could wait for each other.
     return write_chunk(begin, bytes);
   });
@@ -244,7 +228,7 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
     const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
     const Result<os::Lease> lease = file.lease();
     if (!lease) return lease.error();
-    const std::ptrdiff_t count = os::copy_range(lease->get(), from, descriptor_, offset, length);
+    const std::ptrdiff_t count = os::copy_range(lease->get(), from, descriptor(), offset, length);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;  // A copy through a buffer works or reports the error.
     const auto copied = static_cast<std::size_t>(count);
@@ -272,6 +256,8 @@ Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& sourc
 Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
                            std::uint64_t size) noexcept {
   return base::guarded([&]() -> Status {
+    const Source::Memory memory = source.memory(from, size);
+    if (memory.bytes.size() == size) return write_at(offset, memory.bytes);
     if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size);
     if (system_copies_well(source, from, offset)) {
       if (Status copied = copy_by_system(offset, source, from, size); !copied) return copied;
@@ -284,12 +270,12 @@ Status FileWriter::finish() {
   direct_.reset();
   // Never retry: after a failed fsync() the system may have dropped the dirty pages, and a second fsync() would
   // succeed.
-  if (durability_ != Durability::none && os::sync(descriptor_) != 0)
+  if (durability_ != Durability::none && os::sync(descriptor()) != 0)
     return os::system_error(Errc::sync_failed, errno, "cannot make the new file durable", path_);
   // Network file systems report failed writes when any descriptor of the file is closed. Close a duplicate, because the
   // original holds the lock.
-  int closed = os::duplicate(descriptor_);
-  if (closed < 0 && os::file_system_of(descriptor_) != os::FileSystem::local) closed = release();
+  int closed = os::duplicate(descriptor());
+  if (closed < 0 && os::file_system_of(descriptor()) != os::FileSystem::local) closed = release();
   if (closed >= 0 && os::close(closed) != 0 && errno != EINTR)
     return os::system_error(Errc::write_failed, errno, "cannot close the new file", path_);
   finished_ = true;

@@ -32,34 +32,17 @@ inline constexpr unsigned kDirectThreads = 4;
 // Thread-safe.
 class BounceBufferPool {
  public:
-  // A buffer. The destructor returns it to the pool. It must not outlive the pool.
-  class Lease {
-   public:
-    Lease(BounceBufferPool& pool, std::shared_ptr<std::byte> memory) noexcept
-        : pool_(&pool), memory_(std::move(memory)) {}
-    Lease(Lease&&) noexcept = default;
-    Lease& operator=(Lease&&) = delete;
-    ~Lease();
-    // Returns the memory for the bytes of a chunk from `offset` on. Its address and the file offset are equal modulo
-    // kDirectChunk, so whole blocks are aligned in memory too.
-    [[nodiscard]] std::byte* at(std::uint64_t offset) const noexcept { return memory_.get() + offset % kDirectChunk; }
-
-   private:
-    BounceBufferPool* pool_;
-    std::shared_ptr<std::byte> memory_;
-  };
-
   BounceBufferPool() = default;
   BounceBufferPool(const BounceBufferPool&) = delete;
   BounceBufferPool& operator=(const BounceBufferPool&) = delete;
   ~BounceBufferPool() = default;
 
-  // Waits for a buffer. Error: out_of_memory, if there is no memory for even one buffer.
-  [[nodiscard]] Result<Lease> take();
+  // Waits for a buffer. Returns the memory for the bytes of a chunk from `offset` on. Its address and the file offset
+  // are equal modulo kDirectChunk, so whole blocks are aligned in memory too. The pointer returns the buffer to the
+  // pool, and must not outlive it. Error: out_of_memory, if there is no memory for even one buffer.
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> take(std::uint64_t offset);
 
  private:
-  void give_back(std::shared_ptr<std::byte> memory) noexcept;
-
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::shared_ptr<std::byte>> free_;
@@ -70,19 +53,19 @@ class FileWriter {
  public:
   // path: only for errors.
   FileWriter(Durability durability, std::string_view path) : path_(path), durability_(durability) {}
-  ~FileWriter() { close(); }
+  ~FileWriter() = default;
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
   // Takes ownership of the descriptor. Must be called before every other function.
   void adopt(int descriptor) noexcept {
-    descriptor_ = descriptor;
+    descriptor_ = os::Descriptor(descriptor);
     finished_ = false;
     local_ = os::file_system_of(descriptor) == os::FileSystem::local;
   }
   // Returns the descriptor and gives up ownership. No bytes can be written until the next adopt().
-  [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int release() noexcept { return descriptor_.release(); }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
 
   // Takes bounce buffers from a pool that several files share, so that their memory does not grow with the number of
   // files. The pool must outlive the FileWriter. Must not be called while another call runs.
@@ -104,9 +87,10 @@ class FileWriter {
   // Writes bytes that lie in one chunk of the file, in the calling thread. Memory that is not aligned is copied through
   // a bounce buffer.
   [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes);
-  // Copies [from, from + size) of source to offset. Direct copies use several threads and up to 8 MiB of memory. Other
-  // copies between files are made by the system where that can be faster. All others go through a buffer of 256 KiB.
-  // Errors also: those of the source, file_truncated. They have no path.
+  // Copies [from, from + size) of source to offset. Writes from Source::memory() if the source has the range. Direct
+  // copies use several threads and up to 8 MiB of memory. Other copies between files are made by the system where that
+  // can be faster. All others go through a buffer of 256 KiB. Errors also: those of the source, file_truncated. They
+  // have no path.
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
                                std::uint64_t size) noexcept;
 
@@ -116,7 +100,10 @@ class FileWriter {
   [[nodiscard]] Status finish();
   [[nodiscard]] bool finished() const noexcept { return finished_; }
   // Idempotent. Ignores errors.
-  void close() noexcept;
+  void close() noexcept {
+    direct_.reset();
+    descriptor_.reset();
+  }
 
  private:
   template <class Write>
@@ -136,13 +123,13 @@ class FileWriter {
 
   const std::string path_;
   const Durability durability_;
-  int descriptor_ = -1;
+  os::Descriptor descriptor_;
   bool finished_ = false;
   bool local_ = true;      // whether the file is on a local file system
   os::Descriptor direct_;  // the file, opened with O_DIRECT
   // Offset and size of a direct write must be multiples of this number of bytes. It is a multiple of the page size, so
   // that no page is written both directly and through the page cache. It is a multiple of the memory alignment too, so
-  // that a buffer from BounceBufferPool::Lease::at() is aligned.
+  // that a buffer from BounceBufferPool::take() is aligned.
   std::size_t block_ = 0;
   std::size_t memory_alignment_ = 1;
   std::atomic<bool> direct_refused_{false};  // the system has refused a direct write

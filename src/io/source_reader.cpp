@@ -46,10 +46,6 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) noexcept {
   return round_down(value + alignment - 1, alignment);
 }
 
-bool is_aligned(const std::byte* address, std::size_t alignment) noexcept {
-  return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
-}
-
 // Whole elements of every dtype fit into such a chunk.
 std::size_t caller_chunk(const Source& source) noexcept {
   const std::uint64_t wanted = source.request_bytes();
@@ -255,7 +251,7 @@ Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> de
 Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
                                  ReaderThread& thread) const noexcept {
   const auto head = static_cast<std::size_t>(round_up(offset, offset_alignment_) - offset);
-  if (!is_aligned(destination.data() + head, memory_alignment_))
+  if (reinterpret_cast<std::uintptr_t>(destination.data() + head) % memory_alignment_ != 0)
     return read_bounced(direct, offset, destination, counts, thread);
   if (Status status = read_bounced(direct, offset, destination.first(head), counts, thread); !status) return status;
   offset += head;

@@ -26,20 +26,15 @@ Error irregular_error(os::FileKind kind, std::string_view path) {
   return error;
 }
 
-Error in_use_error(std::string_view path) {
-  return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
-}
-
-// Splits off the last component: "a/b" into "a/" and "b", "b" into "." and "b".
-void split(const std::string& path, std::string& directory, std::string& name) {
-  const std::size_t slash = path.rfind('/');
-  directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  name = slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
-// Opens a directory relative to target.directory, if that is open, and replaces it. A directory that may be searched
-// but not read gets a descriptor for names only, which is enough to create files but not to sync.
-Status open_directory(Target& target, const std::string& directory, std::string_view path) {
+// Sets the name to the last component of `given`, and opens the directory of the name. It is relative to
+// target.directory, if that is open, and replaces it. A directory that may be searched but not read gets a descriptor
+// for names only, which is enough to create files but not to sync. path: for errors.
+Status open_directory(Target& target, const std::string& given, std::string_view path) {
+  const std::size_t begin = given.rfind('/') + 1;
+  const std::string directory = begin == 0 ? "." : given.substr(0, begin);
+  target.name = given.substr(begin);
+  if (target.name.empty() || target.name == "." || target.name == "..")
+    return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
   const int from = target.directory.valid() ? target.directory.get() : os::kWorkingDirectory;
   os::Descriptor opened(os::retry([&] { return os::open_at(from, directory.c_str(), os::kOpenDirectory); }));
   target.directory_readable = opened.valid();
@@ -64,12 +59,8 @@ bool still_nameless(std::string_view path, const os::FileStatus& seen) {
 Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
   Target target;
   std::string rest = os::generic_path(path);
-  std::string directory;
   for (int links = 0; links <= kMaxLinks; ++links) {
-    split(rest, directory, target.name);
-    if (target.name.empty() || target.name == "." || target.name == "..")
-      return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
-    if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
+    if (Status status = open_directory(target, rest, path); !status) return std::move(status).error();
     if (into_kernel != nullptr && os::file_system_of(target.directory.get()) == os::FileSystem::kernel)
       *into_kernel = true;
     if (os::read_link_at(target.directory.get(), target.name.c_str(), rest) == 0) continue;
@@ -83,18 +74,14 @@ Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
 Result<Target> resolve_name(std::string_view path, Links links) {
   Target target;
   target.links = links;
-  std::string directory;
-  split(os::generic_path(path), directory, target.name);
-  if (target.name.empty() || target.name == "." || target.name == "..")
-    return os::system_error(Errc::open_failed, EISDIR, "cannot create", path);
-  if (Status status = open_directory(target, directory, path); !status) return std::move(status).error();
+  if (Status status = open_directory(target, os::generic_path(path), path); !status) return std::move(status).error();
   os::FileStatus found;
   const int directory_fd = target.directory.get();
   if (os::status_at(directory_fd, target.name.c_str(), os::Symlinks::keep, found) != 0) {
     if (errno == ENOENT) return target;
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
-  if (links == Links::refuse) return in_use_error(path);
+  if (links == Links::refuse) return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
   if (!found.is_symlink()) {
     if (!found.is_regular()) return irregular_error(found.kind, path);
     target.old = found;
@@ -149,7 +136,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
 Status check_replaceable(const Target& target, std::string_view path) {
   os::FileStatus found;
   if (os::status_at(target.directory.get(), target.name.c_str(), os::Symlinks::keep, found) != 0) return {};
-  if (target.links == Links::refuse) return in_use_error(path);
+  if (target.links == Links::refuse) return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
   if (target.links == Links::replace && found.is_symlink()) return {};
   if (!found.is_regular()) return irregular_error(found.kind, path);
   return {};

@@ -30,8 +30,6 @@ namespace safetensors::io {
 namespace {
 
 constexpr std::string_view kPrefix = ".safetensors-";
-constexpr std::string_view kFileSuffix = ".tmp";
-constexpr std::string_view kFolderSuffix = ".folder";
 constexpr std::string_view kDigits = "0123456789abcdef";
 constexpr std::size_t kDigitCount = 16;
 
@@ -43,18 +41,6 @@ void append_random(std::string& out) {
 
 bool all_digits(std::string_view text) noexcept {
   return std::all_of(text.begin(), text.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
-}
-
-std::string random_name(std::string_view suffix) {
-  std::string name(kPrefix);
-  append_random(name);
-  return name.append(suffix);
-}
-
-bool is_random_name(std::string_view name, std::string_view suffix) noexcept {
-  if (name.size() != kPrefix.size() + kDigitCount + suffix.size()) return false;
-  if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return false;
-  return all_digits(name.substr(kPrefix.size(), kDigitCount));
 }
 
 // The files in the folder of a writer.
@@ -98,8 +84,8 @@ bool remove_stale(int directory, const std::string& name, int file, const os::Fi
 bool clean(int directory, const std::string& name, const CleanOptions& options) {
   os::FileStatus seen, opened;
   if (os::status_at(directory, name.c_str(), os::Symlinks::keep, seen) != 0) return false;
-  if (seen.is_regular() ? !is_temporary_name(name) : !seen.is_directory() || !is_temporary_folder_name(name))
-    return false;
+  if (!seen.is_regular() && !seen.is_directory()) return false;
+  if (!is_temporary_name(name, seen.is_regular() ? kTemporaryFile : kTemporaryFolder)) return false;
   // The lock needs an open file, for reading or for writing.
   os::Descriptor file(os::open_at(directory, name.c_str(), os::OpenFlags::read | os::kDistrust, 0));
   if (!file.valid() && errno == EACCES && seen.is_regular())
@@ -114,20 +100,25 @@ bool clean(int directory, const std::string& name, const CleanOptions& options) 
 
 }  // namespace
 
-std::string temporary_name() {
-  return random_name(kFileSuffix);
+std::string temporary_name(std::string_view end) {
+  std::string name(kPrefix);
+  append_random(name);
+  return name.append(end);
 }
 
-std::string temporary_folder_name() {
-  return random_name(kFolderSuffix);
+bool is_temporary_name(std::string_view name, std::string_view end) noexcept {
+  return name.size() == kPrefix.size() + kDigitCount + end.size() && name.starts_with(kPrefix) && name.ends_with(end) &&
+         all_digits(name.substr(kPrefix.size(), kDigitCount));
 }
 
-bool is_temporary_name(std::string_view name) noexcept {
-  return is_random_name(name, kFileSuffix);
-}
-
-bool is_temporary_folder_name(std::string_view name) noexcept {
-  return is_random_name(name, kFolderSuffix);
+int try_names(std::string_view end, const std::function<int(std::string& name)>& make) {
+  constexpr int kMaxAttempts = 100;
+  int result = EEXIST;
+  for (int i = 0; i < kMaxAttempts && (result == EEXIST || result == EINTR || result == EBUSY); ++i) {
+    std::string name = temporary_name(end);
+    result = make(name);
+  }
+  return result;
 }
 
 std::string random_id() {
@@ -157,14 +148,9 @@ Result<FolderLock> FolderLock::take(int folder, std::string_view path, int attem
   constexpr std::chrono::milliseconds kWait(10);
   return base::guarded([&]() -> Result<FolderLock> {
     for (int i = 0; i < attempts; ++i) {
-      switch (lock_temporary(folder)) {
-        case TemporaryLock::taken:
-          return FolderLock(folder);
-        case TemporaryLock::unknown:
-          return FolderLock(-1);
-        case TemporaryLock::held:
-          std::this_thread::sleep_for(kWait);
-      }
+      const TemporaryLock lock = lock_temporary(folder);
+      if (lock != TemporaryLock::held) return FolderLock(lock == TemporaryLock::taken ? folder : -1);
+      std::this_thread::sleep_for(kWait);
     }
     return os::system_error(Errc::replace_failed, EWOULDBLOCK, "another writer is changing the files of the folder",
                             path);
@@ -183,7 +169,7 @@ Result<std::vector<std::string>> clean_directory(std::string_view directory, con
     const os::Descriptor opened(os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory, 0));
     if (!opened.valid()) return os::system_error(Errc::open_failed, errno, "cannot open", path);
     const auto is_ours = [](std::string_view name) {
-      return is_temporary_name(name) || is_temporary_folder_name(name);
+      return is_temporary_name(name) || is_temporary_name(name, kTemporaryFolder);
     };
     Result<std::vector<std::string>> names =
         os::list_names(os::Descriptor(os::duplicate(opened.get())), path, is_ours, options.max_names);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -17,17 +18,17 @@
 
 namespace safetensors::io {
 
+// The ends of the names of temporary files and folders.
+inline constexpr std::string_view kTemporaryFile = ".tmp";
+inline constexpr std::string_view kTemporaryFolder = ".folder";
 // Returns `.safetensors-<16 hex digits>.tmp` with random digits. The name is short and plain, so it is valid on every
 // file system.
-[[nodiscard]] std::string temporary_name();
-// Number of names to try. A name is rarely in use, but clean_directory() may take a new file before its writer locks
-// it.
-inline constexpr int kMaxNameAttempts = 100;
-// The same for a folder: `.safetensors-<16 hex digits>.folder`.
-[[nodiscard]] std::string temporary_folder_name();
-// Returns whether temporary_name() or temporary_folder_name() can return this name.
-[[nodiscard]] bool is_temporary_name(std::string_view name) noexcept;
-[[nodiscard]] bool is_temporary_folder_name(std::string_view name) noexcept;
+[[nodiscard]] std::string temporary_name(std::string_view end = kTemporaryFile);
+// Returns whether temporary_name() can return this name.
+[[nodiscard]] bool is_temporary_name(std::string_view name, std::string_view end = kTemporaryFile) noexcept;
+// Calls make(name) with other names while it returns EEXIST, EINTR, or EBUSY: a name is rarely in use, but
+// clean_directory() may take a new file before its writer locks it. Returns the last result of make(), which is errno.
+[[nodiscard]] int try_names(std::string_view end, const std::function<int(std::string& name)>& make);
 
 // Returns 128 random bits as 32 hex digits.
 [[nodiscard]] std::string random_id();

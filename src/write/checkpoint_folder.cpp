@@ -119,19 +119,14 @@ Status NewFolder::make() {
     return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
   if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
   io::remove_orphans(parent_path_);
-  int error_number = EBUSY;  // reported if every attempt loses its folder to clean_directory()
-  for (int i = 0; i < io::kMaxNameAttempts; ++i) {
-    std::string name = io::temporary_folder_name();
-    if (os::make_directory(parent_.get(), name.c_str(), 0777) != 0) {
-      error_number = errno;
-      if (error_number != EEXIST) break;
-      continue;
-    }
+  const int error_number = io::try_names(io::kTemporaryFolder, [this](std::string& name) {
+    if (os::make_directory(parent_.get(), name.c_str(), 0777) != 0) return errno;
     temporary_ = std::move(name);
-    if (keep()) return {};
-    error_number = EBUSY;
+    if (keep()) return 0;
     discard();
-  }
+    return EBUSY;
+  });
+  if (error_number == 0) return {};
   return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
 }
 
@@ -450,18 +445,17 @@ Status CheckpointFolder::check_hiding() const {
 // Removes the old file that leads readers of the folder to the old model: the index, or the whole file, which readers
 // take before an index that does not name it. file: of the new model.
 Status CheckpointFolder::remove_hiding(const std::string& name, io::AtomicFile& file) {
-  int error_number = os::unlink_at(folder_.get(), name.c_str()) == 0 ? 0 : errno;
-  if (error_number == ENOENT) return {};
-  if (error_number == 0) {
-    const Status synced = file.sync_directory();
-    if (synced) return {};
-    return os::system_error(Errc::replaced_not_durable, synced.error().os_error,
-                            "the new model is in place, but the removal of `" + printable(name) + "` was not synced",
+  if (os::unlink_at(folder_.get(), name.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    return os::system_error(Errc::replace_failed, errno,
+                            "the new model is in place, but the old `" + printable(name) +
+                                "` cannot be removed and still leads to the old model",
                             path_);
   }
-  return os::system_error(Errc::replace_failed, error_number,
-                          "the new model is in place, but the old `" + printable(name) +
-                              "` cannot be removed and still leads to the old model",
+  const Status synced = file.sync_directory();
+  if (synced) return {};
+  return os::system_error(Errc::replaced_not_durable, synced.error().os_error,
+                          "the new model is in place, but the removal of `" + printable(name) + "` was not synced",
                           path_);
 }
 

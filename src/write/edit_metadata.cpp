@@ -41,9 +41,6 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
   os::FileStatus status;
   if (!file.valid() || os::status_of(file.get(), status) != 0)
     return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
-  if (!status.is_regular())
-    return base::make_error(Errc::not_regular_file,
-                            std::string("not a regular file but ") + os::describe_irregular(status.kind), path);
   if (status.identity != expected) return changed_error(path);
   io::FileWriter writer(durability, path);
   writer.adopt(file.release());

@@ -104,22 +104,13 @@ format::ModelNames names_for(const RewriteOptions& options, std::span<const File
 
 // Errors: dtype_mismatch, duplicate_name.
 Status check(const RewriteItems& items) {
-  // Sorted pointers take a tenth of the memory of a set of names.
-  std::vector<const RewriteTensor*> sorted;
-  sorted.reserve(items.size());
-  for (const RewriteTensor& item : items) sorted.push_back(&item);
-  std::ranges::sort(sorted, {}, [](const RewriteTensor* item) { return std::pair(name_of(*item), item); });
-  const RewriteTensor* repeated = nullptr;  // the first item with the name of an earlier one
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    const bool same = name_of(*sorted[i - 1]) == name_of(*sorted[i]);
-    if (same && (repeated == nullptr || sorted[i] < repeated)) repeated = sorted[i];
-  }
+  std::map<std::string_view, const RewriteTensor*> named;
   for (const RewriteTensor& item : items) {
     if (Status status = check_cast(item); !status) return status;
-    if (&item != repeated) continue;
-    const auto first = std::ranges::find(items, name_of(item), name_of);
-    return base::make_error(Errc::duplicate_name, "two tensors get the name `" + printable(name_of(item)) +
-                                                      "`: " + origin(*first) + " and " + origin(item));
+    const auto [first, added] = named.emplace(name_of(item), &item);
+    if (!added)
+      return base::make_error(Errc::duplicate_name, "two tensors get the name `" + printable(name_of(item)) +
+                                                        "`: " + origin(*first->second) + " and " + origin(item));
   }
   return {};
 }
@@ -336,23 +327,13 @@ Result<std::optional<MetadataPairs>> merge(std::span<const File> files, Metadata
   }
   if (!present) return std::optional<MetadataPairs>();
   const format::MergedMetadata merged(std::move(headers));
-  std::size_t keys = 0;
-  // The two values of a conflict. If several keys conflict, the conflict in the earliest file is reported.
-  std::optional<std::pair<Pair, Pair>> found;
-  for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i), ++keys) {
-    for (std::size_t other = i + 1; other < merged.next_key(i); ++other) {
-      const bool earlier = !found || merged[other].header < found->second.header;
-      if (earlier && merged[other].value != merged[i].value) found = {merged[i], merged[other]};
-    }
-  }
-  if (found && conflict == MetadataConflict::refuse) return conflict_error(files, found->first, found->second);
   MetadataPairs pairs;
-  pairs.reserve(keys);
-  for (std::size_t i = 0; i < merged.size();) {
-    const std::size_t next = merged.next_key(i);
+  for (std::size_t i = 0, next = 0; i < merged.size(); i = next) {
+    next = merged.next_key(i);
+    for (std::size_t other = i + 1; conflict == MetadataConflict::refuse && other < next; ++other)
+      if (merged[other].value != merged[i].value) return conflict_error(files, merged[i], merged[other]);
     const Pair chosen = merged[conflict == MetadataConflict::last ? next - 1 : i];
     pairs.emplace_back(chosen.key, chosen.value);
-    i = next;
   }
   return std::optional(std::move(pairs));
 }

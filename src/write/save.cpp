@@ -113,23 +113,14 @@ Status write_buffered(const Image& image, io::FileWriter& file, io::ProgressMete
   const ImageSource source(image);
   Status status;
   for (auto piece = image.pieces.begin(); status && piece != image.pieces.end();) {
-    const auto first = piece;
-    piece = std::find_if_not(first, image.pieces.end(), is_small);
+    const auto first = piece++;
+    if (is_small(*first)) piece = std::find_if_not(piece, image.pieces.end(), is_small);
     const std::uint64_t begin = first->offset;
-    if (piece != first) {
-      const std::uint64_t end = std::prev(piece)->offset + std::prev(piece)->size;
-      status = meter.in_steps(end - begin, [&](std::uint64_t at, std::uint64_t size) {
-        return file.copy_at(begin + at, source, begin + at, size);
-      });
-      continue;
-    }
-    ++piece;
-    status = first->from != nullptr
-                 ? copy_tensor(file, begin, *first->from, meter)
-                 : meter.in_steps(first->size, [&](std::uint64_t at, std::uint64_t size) {
-                     return file.write_at(begin + at, first->bytes.subspan(static_cast<std::size_t>(at),
-                                                                           static_cast<std::size_t>(size)));
-                   });
+    const std::uint64_t end = std::prev(piece)->offset + std::prev(piece)->size;
+    status = first->from != nullptr ? copy_tensor(file, begin, *first->from, meter)
+                                    : meter.in_steps(end - begin, [&](std::uint64_t at, std::uint64_t size) {
+                                        return file.copy_at(begin + at, source, begin + at, size);
+                                      });
   }
   return status;
 }
@@ -246,10 +237,15 @@ Input input_of(const NamedTensor& tensor) {
   return {{tensor.name(), tensor.dtype(), tensor.shape(), tensor.bytes()}, tensor.tensor()};
 }
 
-std::vector<Input> inputs_of(std::span<const TensorData> tensors) {
+Input input_of(const TensorData& tensor) {
+  return {tensor};
+}
+
+template <class Tensor>
+std::vector<Input> inputs_of(Span<const Tensor> tensors) {
   std::vector<Input> inputs;
   inputs.reserve(tensors.size());
-  for (const TensorData& tensor : tensors) inputs.push_back({tensor});
+  for (const Tensor& tensor : tensors) inputs.push_back(input_of(tensor));
   return inputs;
 }
 
@@ -370,11 +366,8 @@ Status save(PathView path, Span<const TensorData> tensors, const std::optional<M
 Status save(PathView path, Span<const NamedTensor> tensors, const MetadataPairs& metadata, const WriteOptions& options,
             const LayoutOptions& layout_options) noexcept {
   return write::with_path(path, [&] {
-    std::vector<write::Input> inputs;
-    inputs.reserve(tensors.size());
-    std::ranges::transform(tensors, std::back_inserter(inputs), write::input_of);
     const auto pairs = metadata.empty() ? std::nullopt : std::optional(metadata);
-    return write::save_file(path, inputs, pairs, options, layout_options);
+    return write::save_file(path, write::inputs_of(tensors), pairs, options, layout_options);
   });
 }
 

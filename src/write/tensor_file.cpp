@@ -89,11 +89,7 @@ Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from,
   const File file = from.file();
   const std::uint64_t offset = from.info().file_offset;
   const std::uint64_t nbytes = from.info().nbytes();
-  const Source::Memory memory = file.source().memory(offset, nbytes);
   return meter.in_steps(nbytes, [&](std::uint64_t at, std::uint64_t size) {
-    if (memory.bytes.size() == nbytes)
-      return to.write_at(target + at,
-                         memory.bytes.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)));
     Status status = to.copy_at(target + at, file.source(), offset + at, size);
     // An error of writing has the path of the output.
     return status ? status : base::with_path(std::move(status).error(), file.path());
@@ -114,13 +110,11 @@ Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io
   return made;
 }
 
-Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, Durability durability,
-                                                     WriteSession& session) {
+Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, WriteSession& session) {
   const Result<FileSize> size = size_of(header);
   if (!size) return size.error();
   std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size->head, session));
   made->place_ = std::move(place);
-  made->durability_ = durability;
   return made;
 }
 
@@ -141,7 +135,7 @@ Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
   if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
   if (!opened.identity.same_file((*expected)->identity()))
     return error(Errc::file_changed, "cannot join: the temporary file was replaced by another");
-  auto file = std::make_unique<io::FileWriter>(durability_, path_);
+  auto file = std::make_unique<io::FileWriter>(place_->durability, path_);
   file->adopt(writing.release());
   file->share_bounce_buffers(session_.bounce_buffers);
   if (data_start_ + header_.data_bytes() >= io::kMinDirectFile) file->open_direct(folder.get(), place_->name.c_str());

@@ -56,11 +56,12 @@ class WriteSession {
   bool closed_ = false;
 };
 
-// A temporary file of another process, and the path that errors show.
+// A temporary file of another process.
 struct JoinedPlace {
   std::string folder;
   std::string name;
-  std::string shown;
+  std::string shown;  // the path that errors show
+  Durability durability = Durability::full;
 };
 
 class TensorFile {
@@ -71,9 +72,9 @@ class TensorFile {
                                                                   const Header& header, const FileSize& size,
                                                                   WriteSession& session);
   // Writes into a temporary file of another process. The first write opens it, and compares its head with the header.
-  // place: the temporary file, and the path that errors show. session must outlive it. Errors: those of size_of().
+  // session must outlive it. Errors: those of size_of().
   [[nodiscard]] static Result<std::unique_ptr<TensorFile>> join(JoinedPlace place, const Header& header,
-                                                                Durability durability, WriteSession& session);
+                                                                WriteSession& session);
 
   // Errors: those of the functions of Writer with the same names.
   Status write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
@@ -115,9 +116,8 @@ class TensorFile {
   const std::string path_;
   const std::uint64_t data_start_;
   WriteSession& session_;
-  std::unique_ptr<io::AtomicFile> file_;      // null: a file of another process, or a file that is in place
-  std::optional<JoinedPlace> place_;          // only of a file of another process
-  Durability durability_ = Durability::full;  // only of a file of another process
+  std::unique_ptr<io::AtomicFile> file_;  // null: a file of another process, or a file that is in place
+  std::optional<JoinedPlace> place_;      // only of a file of another process
   std::mutex opening_;
   std::unique_ptr<io::FileWriter> joined_;  // null until the first write; guarded by opening_
   RangeSet written_;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -45,49 +44,41 @@ std::string_view cut(std::string_view& text, char separator) noexcept {
   return first;
 }
 
-// Returns the end of a row, or nullopt if it does not fit 64 bits.
-std::optional<std::uint64_t> end_of(const RangeRow& row) noexcept {
-  std::uint64_t distance = 0;
-  std::uint64_t last = 0;
-  std::uint64_t end = 0;
-  if (!base::multiply(row.count - 1, row.stride, distance) || !base::add(row.begin, distance, last) ||
-      !base::add(last, row.size, end))
-    return std::nullopt;
-  return end;
-}
-
-// Reads the five numbers of a row: file, begin, size, stride and count. Returns an error message, or an empty text if
-// the row is valid.
-std::string read_row(std::string_view line, RangeRow& row) {
-  std::array<std::uint64_t, 5> numbers{};
+// Reads the five numbers of a row. Returns false if the line is anything else.
+bool read_row(std::string_view line, std::array<std::uint64_t, 5>& numbers) {
   for (std::uint64_t& number : numbers) {
     const std::string_view digits = cut(line, ' ');
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error != std::errc() || end != digits.data() + digits.size()) return "a range that is not five numbers";
+    if (error != std::errc() || end != digits.data() + digits.size()) return false;
   }
-  if (!line.empty()) return "a range that is not five numbers";
-  if (static_cast<std::size_t>(numbers[0]) != numbers[0]) return "an index of a file that is too large";
-  row = {static_cast<std::size_t>(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4]};
-  const bool one = row.count == 1 && row.stride == 0;
-  const bool many = row.count > 1 && row.stride > row.size;
-  return row.size != 0 && (one || many) ? "" : "a range with sizes that do not fit together";
+  return line.empty();
 }
 
-// Checks a row against the layout and the rows before it. ranges: number of ranges so far. Returns an error message, or
-// an empty text if the row is valid.
-std::string check_row(const RangeRow& row, const std::vector<RangeRow>& before,
-                      const std::vector<std::uint64_t>& data_bytes, std::uint64_t& ranges) {
-  if (row.file >= data_bytes.size())
-    return "file " + std::to_string(row.file) + " of " + std::to_string(data_bytes.size());
-  const std::optional<std::uint64_t> end = end_of(row);
-  if (!end || *end > data_bytes[row.file])
-    return "a range after the end of file " + std::to_string(row.file) + ", which has " +
-           std::to_string(data_bytes[row.file]) + " bytes of data";
-  if (!before.empty() &&
-      (row.file < before.back().file || (row.file == before.back().file && row.begin <= *end_of(before.back()))))
-    return "the ranges are not in order";
-  if (!base::add(ranges, row.count, ranges) || ranges > kMaxRanges)
-    return "more than " + std::to_string(kMaxRanges) + " ranges";
+// Adds the ranges of a row: `count` ranges of `size` bytes in a file, each `stride` bytes after the one before. Returns
+// an error message, or an empty text if the row is valid. max: number of ranges that may follow.
+std::string add_row(std::string_view line, const std::vector<std::uint64_t>& data_bytes, Receipt& receipt,
+                    std::uint64_t& max) {
+  std::array<std::uint64_t, 5> numbers{};
+  if (!read_row(line, numbers)) return "a range that is not five numbers";
+  const auto [file, begin, size, stride, count] = numbers;
+  if (size == 0 || count == 0 || (count == 1 ? stride != 0 : stride <= size))
+    return "a range with sizes that do not fit together";
+  if (file >= data_bytes.size()) return "file " + std::to_string(file) + " of " + std::to_string(data_bytes.size());
+  std::uint64_t end = 0;
+  if (!base::multiply(count - 1, stride, end) || !base::add(begin, end, end) || !base::add(end, size, end) ||
+      end > data_bytes[file])
+    return "a range after the end of file " + std::to_string(file) + ", which has " + std::to_string(data_bytes[file]) +
+           " bytes of data";
+  if (!receipt.ranges.empty()) {
+    const auto& [last_file, last] = *receipt.ranges.rbegin();
+    if (file < last_file || (file == last_file && begin <= last.ranges().rbegin()->second))
+      return "the ranges are not in order";
+  }
+  if (count > max) return "more than " + std::to_string(kMaxRanges) + " ranges";
+  max -= count;
+  receipt.bytes += size * count;
+  RangeSet& ranges = receipt.ranges[static_cast<std::size_t>(file)];
+  for (std::uint64_t i = 0; i < count; ++i) ranges.add({begin + i * stride, begin + i * stride + size});
   return {};
 }
 
@@ -121,9 +112,9 @@ Result<Ticket> parse_ticket(std::string_view text, std::size_t files) {
   if (!io::is_random_id(ticket.session)) return refuse("its session is not 32 hexadecimal digits");
   if (durability == kDurabilities.end()) return refuse("unknown durability");
   ticket.durability = static_cast<Durability>(durability - kDurabilities.begin());
-  if (!ticket.temporary_folder.empty() && !io::is_temporary_folder_name(ticket.temporary_folder))
+  if (!ticket.temporary_folder.empty() && !io::is_temporary_name(ticket.temporary_folder, io::kTemporaryFolder))
     return refuse("the name of the temporary folder is not that of a temporary folder");
-  if (!std::ranges::all_of(ticket.files, io::is_temporary_name))
+  if (!std::ranges::all_of(ticket.files, [](const std::string& name) { return io::is_temporary_name(name); }))
     return refuse("the name of a file is not that of a temporary file");
   if (!os::is_absolute(ticket.folder) || os::without_end_slash(ticket.folder) != ticket.folder ||
       ticket.folder.find('\0') != std::string::npos)
@@ -134,65 +125,48 @@ Result<Ticket> parse_ticket(std::string_view text, std::size_t files) {
   return ticket;
 }
 
-void append_rows(std::vector<RangeRow>& rows, std::size_t file, const RangeSet& written) {
-  RangeRow* row = nullptr;
-  for (const auto& [begin, end] : written.ranges()) {
-    if (row != nullptr && row->size == end - begin) {
-      const std::uint64_t stride = begin - (row->begin + (row->count - 1) * row->stride);
-      if (row->count == 1 || row->stride == stride) {
-        row->stride = stride;
-        ++row->count;
-        continue;
-      }
-    }
-    row = &rows.emplace_back(RangeRow{file, begin, end - begin});
-  }
-}
-
-std::map<std::size_t, RangeSet> ranges_of(const Receipt& receipt) {
-  std::map<std::size_t, RangeSet> files;
-  for (const RangeRow& row : receipt.rows) {
-    RangeSet& ranges = files[row.file];
-    for (std::uint64_t i = 0; i < row.count; ++i) {
-      const std::uint64_t begin = row.begin + i * row.stride;
-      ranges.add({begin, begin + row.size});  // the ranges of a receipt do not overlap
-    }
-  }
-  return files;
-}
-
-Result<std::string> receipt_text(const Receipt& receipt) {
+// Ranges of equal size at equal distances are one row, such as those of a slice of columns.
+Result<std::string> receipt_text(std::string_view session, std::string_view writer,
+                                 const std::vector<const RangeSet*>& ranges, std::uint64_t max_ranges) {
   std::string text(kReceipt);
-  text.append(receipt.session).append("\n").append(receipt.writer);
-  std::uint64_t ranges = 0;
-  for (const RangeRow& row : receipt.rows) {
-    char separator = '\n';
-    for (const std::uint64_t number : {std::uint64_t{row.file}, row.begin, row.size, row.stride, row.count})
-      text.append(1, std::exchange(separator, ' ')).append(std::to_string(number));
-    ranges += row.count;
+  text.append(session).append("\n").append(writer);
+  std::uint64_t all = 0;
+  for (std::size_t file = 0; file < ranges.size(); ++file) {
+    const auto end = ranges[file]->ranges().end();
+    for (auto range = ranges[file]->ranges().begin(); range != end;) {
+      const auto first = *range;
+      const std::uint64_t size = first.second - first.first;
+      std::uint64_t last = first.first, stride = 0, count = 1;
+      for (++range; range != end && range->second - range->first == size; ++range, ++count) {
+        if (count != 1 && range->first - last != stride) break;
+        stride = range->first - last;
+        last = range->first;
+      }
+      char separator = '\n';
+      for (const std::uint64_t number : {std::uint64_t{file}, first.first, size, stride, count})
+        text.append(1, std::exchange(separator, ' ')).append(std::to_string(number));
+    }
+    all += ranges[file]->ranges().size();
   }
-  if (ranges > kMaxRanges)
-    return base::make_error(Errc::invalid_argument, "this process wrote " + std::to_string(ranges) +
+  if (all > max_ranges)
+    return base::make_error(Errc::invalid_argument, "this process wrote " + std::to_string(all) +
                                                         " ranges that do not touch, a receipt takes " +
-                                                        std::to_string(kMaxRanges));
+                                                        std::to_string(max_ranges));
   return text.append(kEnd);
 }
 
-Result<Receipt> parse_receipt(std::string_view text, const std::vector<std::uint64_t>& data_bytes) {
-  const auto refuse = [](const std::string& why) { return invalid("receipt", why); };
-  if (!unframe(text, kReceipt)) return refuse("it is not a whole receipt of this version");
+Result<Receipt> parse_receipt(std::string_view text, std::string_view session,
+                              const std::vector<std::uint64_t>& data_bytes) {
+  if (!unframe(text, kReceipt)) return invalid("receipt", "it is not a whole receipt of this version");
+  if (cut(text, '\n') != session)
+    return base::make_error(Errc::invalid_argument,
+                            "the receipt belongs to another session: its writer joined with another ticket");
   Receipt receipt;
-  receipt.session = cut(text, '\n');
   receipt.writer = cut(text, '\n');
-  if (!io::is_random_id(receipt.session)) return refuse("its session is not 32 hexadecimal digits");
-  if (!io::is_random_id(receipt.writer)) return refuse("its writer is not 32 hexadecimal digits");
-  std::uint64_t ranges = 0;
-  while (!text.empty()) {
-    RangeRow row;
-    std::string wrong = read_row(cut(text, '\n'), row);
-    if (wrong.empty()) wrong = check_row(row, receipt.rows, data_bytes, ranges);
-    if (!wrong.empty()) return refuse(wrong);
-    receipt.rows.push_back(row);
+  if (!io::is_random_id(receipt.writer)) return invalid("receipt", "its writer is not 32 hexadecimal digits");
+  for (std::uint64_t max = kMaxRanges; !text.empty();) {
+    const std::string wrong = add_row(cut(text, '\n'), data_bytes, receipt, max);
+    if (!wrong.empty()) return invalid("receipt", wrong);
   }
   return receipt;
 }

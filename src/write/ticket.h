@@ -33,36 +33,23 @@ struct Ticket {
 // files: number of files of the layout. Error: invalid_argument.
 [[nodiscard]] Result<Ticket> parse_ticket(std::string_view text, std::size_t files);
 
-// Ranges of equal size at equal distances, in the data of a file. A slice of columns has one range per row of the
-// tensor, and all of them are one RangeRow.
-struct RangeRow {
-  std::size_t file = 0;  // index in the layout
-  std::uint64_t begin = 0;
-  std::uint64_t size = 0;    // of each range, at least 1
-  std::uint64_t stride = 0;  // from one range to the next, larger than size; 0 for one range
-  std::uint64_t count = 1;   // at least 1
-  friend bool operator==(const RangeRow&, const RangeRow&) = default;
-};
-
-// Lists the ranges that a process wrote.
+// The ranges that a process wrote.
 struct Receipt {
-  std::string session = {};         // that of the ticket
-  std::string writer = {};          // random_id(), another one for each joined writer
-  std::vector<RangeRow> rows = {};  // ascending, and they neither overlap nor touch
+  std::string writer = {};                      // random_id(), another one for each joined writer
+  std::map<std::size_t, RangeSet> ranges = {};  // in the data of each file, by its index in the layout
+  std::uint64_t bytes = 0;                      // of all ranges
 };
 
 // Limit for the number of ranges in a receipt. The creator keeps each in about 64 bytes of memory.
 inline constexpr std::uint64_t kMaxRanges = std::uint64_t{1} << 24;
 
-// Appends the ranges of a file, as few rows.
-void append_rows(std::vector<RangeRow>& rows, std::size_t file, const RangeSet& written);
-
-// The ranges of a receipt, by the index of their file.
-[[nodiscard]] std::map<std::size_t, RangeSet> ranges_of(const Receipt& receipt);
-
-// Error: invalid_argument (more than kMaxRanges ranges).
-[[nodiscard]] Result<std::string> receipt_text(const Receipt& receipt);
-// data_bytes: size of the data of each file of the layout. Error: invalid_argument.
-[[nodiscard]] Result<Receipt> parse_receipt(std::string_view text, const std::vector<std::uint64_t>& data_bytes);
+// session: that of the ticket. ranges: of each file of the layout. Error: invalid_argument (more than max_ranges).
+[[nodiscard]] Result<std::string> receipt_text(std::string_view session, std::string_view writer,
+                                               const std::vector<const RangeSet*>& ranges,
+                                               std::uint64_t max_ranges = kMaxRanges);
+// data_bytes: size of the data of each file of the layout. Error: invalid_argument (also if the receipt belongs to
+// another session).
+[[nodiscard]] Result<Receipt> parse_receipt(std::string_view text, std::string_view session,
+                                            const std::vector<std::uint64_t>& data_bytes);
 
 }  // namespace safetensors::write

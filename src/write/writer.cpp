@@ -11,7 +11,6 @@
 #include <safetensors/checkpoint_writer.h>
 #include <safetensors/writer.h>
 
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -109,7 +108,6 @@ struct CheckpointWriter::State {
   Result<std::string> ticket() const;
   Result<std::string> receipt();
   Status accept(const CheckpointLayout& layout, std::string_view text);
-  Status add(const write::Receipt& receipt);
   Status commit();
   Status put_in_place();
   // Removes the files that are not in place. The files stay as objects, because later calls of other threads find them.
@@ -178,48 +176,42 @@ Result<std::string> CheckpointWriter::State::receipt() {
   if (role == Role::creator)
     return role_error("the creator has no receipt: commit() knows what it wrote itself", shown);
   if (role == Role::alone) return role_error(kNotShared, shown);
-  write::Receipt receipt{.session = session_id, .writer = writer_id};
+  Result<std::string> text = std::string();
   Status status = session.close_after([&]() -> Status {
-    for (std::size_t i = 0; i < files.size(); ++i) write::append_rows(receipt.rows, i, files[i]->written());
-    return {};
+    std::vector<const write::RangeSet*> ranges;
+    for (const auto& file : files) ranges.push_back(&file->written());
+    text = write::receipt_text(session_id, writer_id, ranges);
+    return text ? Status() : Status(text.error());
   });
   if (!status) return std::move(status).error();
   for (const auto& file : files) {
     if (Status synced = session.conclude(file->finish_joined()); !synced) return std::move(synced).error();
   }
-  return write::receipt_text(receipt);
+  return text;
 }
 
+// Costs about the size of the receipt, however much was accepted before. All memory is allocated before the first
+// change, so the receipt is added whole or not at all.
 Status CheckpointWriter::State::accept(const CheckpointLayout& layout, std::string_view text) {
   if (role == Role::joined) return role_error("a joined writer cannot accept a receipt, only the creator can", shown);
   if (role == Role::alone) return role_error(kNotShared, shown);
   std::vector<std::uint64_t> data_bytes;
   for (const CheckpointFile& file : layout.files()) data_bytes.push_back(file.header.data_bytes());
-  const Result<write::Receipt> receipt = write::parse_receipt(text, data_bytes);
-  if (!receipt) return base::with_path(receipt.error(), shown);
-  if (receipt->session != session_id)
-    return role_error("the receipt belongs to another session: its writer joined with another ticket", shown);
-  Status status = add(*receipt);
-  // Bytes that two processes wrote can never become right again.
-  if (!status) return status.error().code == Errc::overlapping_write ? session.conclude(std::move(status)) : status;
-  std::uint64_t bytes = 0;  // at most the size of the data: the ranges do not overlap
-  for (const write::RangeRow& row : receipt->rows) bytes += row.size * row.count;
-  return session.conclude(session.meter.add(bytes));
-}
-
-// Costs about the size of the receipt, however much was accepted before. All memory is allocated before the first
-// change, so the receipt is added whole or not at all.
-Status CheckpointWriter::State::add(const write::Receipt& receipt) {
-  std::map<std::size_t, write::RangeSet> added = write::ranges_of(receipt);
-  return session.if_open([&]() -> Status {
-    if (accepted.contains(receipt.writer)) return role_error("the receipt was already accepted", shown);
-    for (const auto& [file, ranges] : added) {
-      if (Status status = files[file]->check_disjoint(ranges, " were written by two processes"); !status) return status;
+  Result<write::Receipt> receipt = write::parse_receipt(text, session_id, data_bytes);
+  if (!receipt) return base::with_path(std::move(receipt).error(), shown);
+  Status status = session.if_open([&]() -> Status {
+    if (accepted.contains(receipt->writer)) return role_error("the receipt was already accepted", shown);
+    for (const auto& [file, ranges] : receipt->ranges) {
+      if (Status disjoint = files[file]->check_disjoint(ranges, " were written by two processes"); !disjoint)
+        return disjoint;
     }
-    accepted.insert(receipt.writer);
-    for (auto& [file, ranges] : added) files[file]->add_written(std::move(ranges));
+    accepted.insert(receipt->writer);
+    for (auto& [file, ranges] : receipt->ranges) files[file]->add_written(std::move(ranges));
     return {};
   });
+  // Bytes that two processes wrote can never become right again.
+  if (!status) return status.error().code == Errc::overlapping_write ? session.conclude(std::move(status)) : status;
+  return session.conclude(session.meter.add(receipt->bytes));
 }
 
 void CheckpointWriter::State::discard() noexcept {
@@ -266,8 +258,9 @@ Result<CheckpointWriter> CheckpointWriter::join(std::string_view ticket, const C
     state->writer_id = io::random_id();
     for (std::size_t i = 0; i < parsed->files.size(); ++i) {
       const CheckpointFile& file = layout.files()[i];
-      auto made = write::TensorFile::join({parsed->place(), parsed->files[i], os::join_path(parsed->folder, file.name)},
-                                          file.header, parsed->durability, state->session);
+      auto made = write::TensorFile::join(
+          {parsed->place(), parsed->files[i], os::join_path(parsed->folder, file.name), parsed->durability},
+          file.header, state->session);
       if (!made) return std::move(made).error();
       state->files.push_back(std::move(*made));
     }

@@ -180,17 +180,9 @@ Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, co
 // Returns nothing if there is only one file, but checks the metadata of the index.
 Result<std::string> make_index_text(const TensorSequence& tensors, const Split& split,
                                     const std::vector<CheckpointFile>& files, std::string_view metadata) {
-  constexpr std::size_t kEnd = 16;        // bytes after the last entry, at most
-  constexpr std::size_t kPerTensor = 12;  // bytes of an entry besides the two names
   IndexText text;
   if (Status status = text.metadata(split.total_size, metadata); !status) return std::move(status).error();
   if (files.size() == 1) return std::string();
-  std::size_t size = kEnd;
-  for (const CheckpointFile& file : files) {
-    size += file.header.size() * (file.name.size() + kPerTensor);
-    for (const TensorInfo& tensor : file.header.tensors()) size += tensor.name.size();
-  }
-  text.reserve(size);
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (const std::size_t tensor : split.files[i]) text.tensor(tensors.at(tensor).name, files[i].name);
   }

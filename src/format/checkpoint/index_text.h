@@ -3,7 +3,6 @@
 
 #include <safetensors/error.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,8 +16,6 @@ class IndexText {
   // others: the text of a JSON object, or empty. Its members follow total_size; a member total_size is left out.
   // Error: invalid_argument, if the text is not an object.
   [[nodiscard]] Status metadata(std::uint64_t total_size, std::string_view others);
-  // Allocates memory for `bytes` more. A longer text takes more memory.
-  void reserve(std::size_t bytes) { text_.reserve(text_.size() + bytes); }
   // The names must be valid UTF-8.
   void tensor(std::string_view name, std::string_view file);
   [[nodiscard]] std::string finish() &&;
