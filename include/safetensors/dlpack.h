@@ -51,8 +51,8 @@ typedef struct safetensors_dl_tensor {
   safetensors_dl_device device;   /**< where `data` is */
   int32_t ndim;                   /**< number of dimensions */
   safetensors_dl_data_type dtype; /**< type of the elements */
-  int64_t* shape;                 /**< dimensions; never NULL, in the allocation of the managed tensor */
-  int64_t* strides;               /**< in elements; never NULL, in the allocation of the managed tensor */
+  int64_t* shape;                 /**< dimensions; never NULL, valid until the deleter runs */
+  int64_t* strides;               /**< in elements; never NULL, valid until the deleter runs */
   uint64_t byte_offset;           /**< bytes from `data` to the first element */
 } safetensors_dl_tensor;
 

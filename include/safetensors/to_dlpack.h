@@ -32,7 +32,7 @@ using UnversionedDLPackTensor = std::unique_ptr<safetensors_dl_unversioned_tenso
 /// @{
 /// Returns a DLPack tensor on the CPU device that shares the memory of an array and keeps it alive.
 ///
-/// Shape and strides (row-major, in elements) are part of the same allocation. `data` is null if the array has no
+/// Shape and strides (row-major, in elements) belong to the tensor. `data` is null if the array has no
 /// bytes. SAFETENSORS_DLPACK_READ_ONLY is set unless the array is writable().
 /// Any number of threads may call it at the same time. The deleter may run on any thread.
 /// Errors: unsupported (a dimension is larger than INT64_MAX, or there are more than INT32_MAX dimensions),

@@ -19,11 +19,6 @@ std::size_t character_size(std::string_view text) {
   return size;
 }
 
-// Compares bytes: in UTF-8 the order of bytes is the order of code points.
-bool in_range(std::string_view character, std::string_view low, std::string_view high) {
-  return low <= character && character <= high;
-}
-
 struct Set {
   std::size_t size = kNone;  // bytes of the set in the pattern, brackets included; kNone: the bracket is never closed
   bool contains = false;
@@ -45,7 +40,8 @@ Set match_set(std::string_view pattern, std::string_view character) {
       high = pattern.substr(i + 1, character_size(pattern.substr(i + 1)));
       i += 1 + high.size();
     }
-    found = found || in_range(character, low, high);
+    // Compares bytes: in UTF-8 the order of bytes is the order of code points.
+    found = found || (low <= character && character <= high);
   }
   if (i >= pattern.size()) return {};
   return {i + 1, found != negated};

@@ -1,11 +1,11 @@
-// Arrays as DLPack tensors (https://dmlc.github.io/dlpack), of version 1.1 and without a version. A tensor is one
-// allocation with its shape and strides, and keeps the memory of the array alive.
+// Arrays as DLPack tensors (https://dmlc.github.io/dlpack), of version 1.1 and without a version. A tensor owns
+// its shape and its strides, and keeps the memory of the array alive.
 #include <safetensors/to_dlpack.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <new>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -30,21 +30,16 @@ static_assert(sizeof(void*) != 8 ||
                offsetof(DlTensor, dtype) == 20 && offsetof(DlTensor, shape) == 24 &&
                offsetof(DlTensor, strides) == 32 && offsetof(DlTensor, byte_offset) == 40));
 
-// One allocation holds this, then the shape, then the strides.
 template <class Managed>
 struct DLPackOwner {
   Managed tensor;
   Array array;
+  std::unique_ptr<std::int64_t[]> dims;  // the shape, then the strides
 };
-static_assert(sizeof(DLPackOwner<Versioned>) % alignof(std::int64_t) == 0);
-static_assert(sizeof(DLPackOwner<Unversioned>) % alignof(std::int64_t) == 0);
 
 template <class Managed>
 void delete_managed(Managed* self) {
-  if (!self) return;
-  auto* owner = static_cast<DLPackOwner<Managed>*>(self->manager_ctx);
-  owner->~DLPackOwner();
-  ::operator delete(owner);
+  if (self != nullptr) delete static_cast<DLPackOwner<Managed>*>(self->manager_ctx);
 }
 
 // Row-major strides in elements. The strides of an array without elements have no meaning, but their computation must
@@ -88,16 +83,13 @@ DlTensor tensor_of(const Array& array, std::int64_t* dims) {
 
 template <class Managed>
 Result<std::unique_ptr<Managed, DLPackDeleter>> make_managed(const Array& array) {
-  using Owner = DLPackOwner<Managed>;
   if (Status status = check_dims(array.shape()); !status) return std::move(status).error();
-  Array copy = array;  // throws if there is no memory for many dimensions
-  void* memory = ::operator new(sizeof(Owner) + 2 * array.shape().size() * sizeof(std::int64_t));
-  auto* dims = reinterpret_cast<std::int64_t*>(static_cast<std::byte*>(memory) + sizeof(Owner));
-  Owner* const owner = new (memory) Owner{Managed{}, std::move(copy)};
+  auto dims = std::make_unique<std::int64_t[]>(2 * array.shape().size());
+  auto owner = std::unique_ptr<DLPackOwner<Managed>>(new DLPackOwner<Managed>{Managed{}, array, std::move(dims)});
   Managed& managed = owner->tensor;
-  managed.manager_ctx = owner;
+  managed.dl_tensor = tensor_of(array, owner->dims.get());
   managed.deleter = delete_managed<Managed>;
-  managed.dl_tensor = tensor_of(array, dims);
+  managed.manager_ctx = owner.release();
   if constexpr (std::is_same_v<Managed, Versioned>) {
     managed.version = {SAFETENSORS_DLPACK_MAJOR_VERSION, SAFETENSORS_DLPACK_MINOR_VERSION};
     managed.flags = array.writable() ? 0 : SAFETENSORS_DLPACK_READ_ONLY;

@@ -55,7 +55,8 @@ class MemorySource final : public Source {
 
 // Forwards to the Source of a caller. Every File over such a Source reads through an object of this class, so the rest
 // of the library sees a Source that never throws, and the wishes of the caller are met in one place:
-// - exceptions become errors;
+// - exceptions become errors, and an error without a code becomes read_failed;
+// - a read that returns more bytes than were asked for is an error;
 // - if the Source is not concurrent, one thread at a time calls it;
 // - a request is at most request_bytes() long.
 class CallerSource final : public Source {
@@ -64,23 +65,14 @@ class CallerSource final : public Source {
       : source_(std::move(source)), concurrent_(source_->concurrent()), request_bytes_(source_->request_bytes()) {}
 
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override {
-    return base::called(
-        [&] {
-          const std::unique_lock lock = locked();
-          return source_->size();
-        },
-        Errc::read_failed, "size() of the source");
+    return call([&] { return source_->size(); }, "size() of the source");
   }
 
   [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
     if (request_bytes_ != 0 && destination.size() > request_bytes_)
       destination = destination.first(static_cast<std::size_t>(request_bytes_));
-    Result<std::size_t> count = base::called(
-        [&] {
-          const std::unique_lock lock = locked();
-          return source_->read_at(offset, destination);
-        },
-        Errc::read_failed, "read_at() of the source", offset);
+    Result<std::size_t> count =
+        call([&] { return source_->read_at(offset, destination); }, "read_at() of the source", offset);
     if (!count || *count <= destination.size()) return count;
     return base::guarded([&]() -> Result<std::size_t> {
       return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
@@ -102,6 +94,21 @@ class CallerSource final : public Source {
   [[nodiscard]] std::uint64_t request_bytes() const noexcept override { return request_bytes_; }
 
  private:
+  // what: as for base::called(). An error of the caller may have no code.
+  template <class Function>
+  auto call(const Function& function, const char* what, std::uint64_t offset = Error::kNoOffset) const noexcept
+      -> decltype(function()) {
+    const auto locked_call = [&] {
+      const std::unique_lock lock = locked();
+      return function();
+    };
+    auto result = base::called(locked_call, Errc::read_failed, what, offset);
+    if (result || result.error().code != Errc::ok) return result;
+    Error error = std::move(result).error();
+    error.code = Errc::read_failed;
+    return error;
+  }
+
   [[nodiscard]] std::unique_lock<std::mutex> locked() const {
     return concurrent_ ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_);
   }
@@ -143,11 +150,7 @@ Result<File> finish(std::shared_ptr<detail::FileState> state, const ParseOptions
                     base::Cancellation& cancellation) {
   const Source& source = *state->source;
   Result<std::uint64_t> size = source.size();
-  if (!size) {
-    Error error = std::move(size).error();
-    if (error.code == Errc::ok) error.code = Errc::read_failed;  // a caller's Source may return any error
-    return base::with_path(std::move(error), state->path);
-  }
+  if (!size) return base::with_path(std::move(size).error(), state->path);
   Result<Header> header = read_header(source, *size, options, threads, cancellation);
   if (!header) return base::with_path(with_file_kind(source, *size, std::move(header).error()), state->path);
   state->header = *std::move(header);
@@ -321,7 +324,6 @@ Status FileState::read(const TensorInfo& tensor, std::uint64_t offset,
 }
 
 Error FileState::failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept {
-  if (error.code == Errc::ok) error.code = Errc::read_failed;
   if (error.offset == Error::kNoOffset) error.offset = offset;
   return describe(tensor, std::move(error));
 }

@@ -47,8 +47,8 @@ struct FileState : std::enable_shared_from_this<FileState> {
   // Adds the tensor and the path to an error of a lower layer.
   [[nodiscard]] Error describe(const TensorInfo& tensor, Error error) const noexcept;
 
-  // Completes the error of a read at an offset in the file. Does what describe() does, and sets the code and the offset
-  // if they are missing.
+  // Completes the error of a read at an offset in the file. Does what describe() does, and sets the offset if it is
+  // missing.
   [[nodiscard]] Error failed(const TensorInfo& tensor, std::uint64_t offset, Error error) const noexcept;
 
   // The bytes of the tensor if the caller's Source has them in memory. Otherwise, the result has no bytes.

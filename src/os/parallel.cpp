@@ -33,7 +33,7 @@ class Run {
     while (!stop_.load(std::memory_order_relaxed)) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= count_) return;
-      if (Status status = base::guarded([&] { return task_(index); }); !status) fail(index, std::move(status).error());
+      if (Status status = base::guarded([&] { return task_(index); }); !status) fail(index, std::move(status));
     }
   }
   // The work of every thread except the caller's.
@@ -54,18 +54,15 @@ class Run {
     }
   }
   // Must run after all threads have ended.
-  [[nodiscard]] Status result() noexcept {
-    if (failed_ == count_) return {};
-    return std::move(error_);
-  }
+  [[nodiscard]] Status result() noexcept { return std::move(failure_); }
 
  private:
-  void fail(std::size_t index, Error error) noexcept {
+  void fail(std::size_t index, Status failure) noexcept {
     stop_.store(true, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     if (index >= failed_) return;
     failed_ = index;
-    error_ = std::move(error);
+    failure_ = std::move(failure);
   }
 
   const detail::Task& task_;
@@ -76,7 +73,7 @@ class Run {
   std::condition_variable ended_;
   std::size_t finished_ = 0;
   std::size_t failed_;  // the lowest index that failed, or count_
-  Error error_;
+  Status failure_;
 };
 
 }  // namespace

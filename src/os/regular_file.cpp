@@ -49,6 +49,14 @@ Error changed_error(const FileIdentity& then, const FileIdentity& now) {
   return base::make_error(Errc::file_changed, "file was changed after it was opened: its change time is another");
 }
 
+Error shorter_error(std::uint64_t size, std::uint64_t offset, std::uint64_t end) {
+  Error error = base::make_error(
+      Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
+                                std::to_string(offset) + " were asked for, it now ends at byte " + std::to_string(end));
+  error.offset = end;
+  return error;
+}
+
 Result<Descriptor> open_first(const std::string& path) {
   // Check before open(): some devices act when they are opened, such as a tape that rewinds.
   FileStatus status;
@@ -163,14 +171,7 @@ Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMo
     if (status_of(descriptor->get(), status) != 0) return system_error(Errc::map_failed, errno, "cannot map");
     // Compare with the size of the file now: an access past its end would raise SIGBUS.
     const std::uint64_t available = status.identity.size;
-    if (offset > available || size > available - offset) {
-      Error error =
-          base::make_error(Errc::file_truncated, "file became shorter: " + std::to_string(size) + " bytes at byte " +
-                                                     std::to_string(offset) + " were asked for, it now ends at byte " +
-                                                     std::to_string(available));
-      error.offset = available;
-      return error;
-    }
+    if (offset > available || size > available - offset) return shorter_error(size, offset, available);
     const auto page = std::uint64_t{page_size()};
     // A map begins at a page boundary.
     const std::uint64_t skipped = offset % page;
@@ -199,26 +200,10 @@ Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::b
     if (cancellation != nullptr && cancellation->requested()) return base::opening_cancelled();
     const std::span<std::byte> rest = destination.subspan(done);
     Result<std::size_t> count = source.read_at(offset + done, rest);
-    if (!count) {
-      Error error = std::move(count).error();
-      if (error.code == Errc::ok) error.code = Errc::read_failed;  // A caller's Source may return any code.
-      return error;
-    }
-    if (*count != 0 && *count <= rest.size()) {
-      done += *count;
-      continue;
-    }
-    return base::guarded([&]() -> Status {
-      if (*count > rest.size())
-        return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
-                                                       std::to_string(rest.size()) + " were asked for");
-      Error error = base::make_error(Errc::file_truncated,
-                                     "file became shorter: " + std::to_string(destination.size()) + " bytes at byte " +
-                                         std::to_string(offset) + " were asked for, it now ends at byte " +
-                                         std::to_string(offset + done));
-      error.offset = offset + done;
-      return error;
-    });
+    if (!count) return std::move(count).error();
+    if (*count == 0)
+      return base::guarded([&]() -> Status { return shorter_error(destination.size(), offset, offset + done); });
+    done += *count;
   }
   return {};
 }

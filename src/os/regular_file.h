@@ -79,8 +79,8 @@ class RegularFile final : public Source {
   FileSystem file_system_ = FileSystem::local;
 };
 
-// Fills destination with bytes from `offset` on. Errors: those of the source, with code ok replaced by read_failed;
-// file_truncated if the source ends earlier; cancelled. It checks for cancellation before each read.
+// Fills destination with bytes from `offset` on. The source must return no more bytes than asked for. Errors: those of
+// the source; file_truncated if the source ends earlier; cancelled. It checks for cancellation before each read.
 [[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
                                   base::Cancellation* cancellation = nullptr) noexcept;
 

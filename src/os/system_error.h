@@ -20,6 +20,13 @@ namespace safetensors::os {
 
 // Returns read_failed for a read of `size` bytes at `offset`, in bytes from the start of the file.
 [[nodiscard]] Error read_error(int error_number, std::size_t size, std::uint64_t offset);
+
+// Sets errno, and returns -1 as a system call does.
+inline int failed_with(int error_number) noexcept {
+  errno = error_number;
+  return -1;
+}
+
 // Makes a system call again as long as signals interrupt it. call: returns a negative number after a failure.
 template <class Call>
 auto retry(const Call& call) noexcept {

@@ -7,31 +7,24 @@
 #include "os/memory.h"
 #include "os/residency.h"
 #include "os/system.h"
+#include "os/system_error.h"
 
 namespace safetensors::os {
-namespace {
-
-int unsupported() noexcept {
-  errno = EOPNOTSUPP;
-  return -1;
-}
-
-}  // namespace
 
 std::ptrdiff_t copy_range(int, std::uint64_t, int, std::uint64_t, std::size_t) noexcept {
-  return unsupported();
+  return failed_with(EOPNOTSUPP);
 }
 
 int start_writeback(int) noexcept {
-  return unsupported();
+  return failed_with(EOPNOTSUPP);
 }
 
 int sync_file_system(int) noexcept {
-  return unsupported();
+  return failed_with(EOPNOTSUPP);
 }
 
 int link_at(int, int, const char*) noexcept {
-  return unsupported();
+  return failed_with(EOPNOTSUPP);
 }
 
 bool linkable(int) noexcept {

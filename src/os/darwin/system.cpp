@@ -25,10 +25,7 @@
 namespace safetensors::os {
 
 int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t permissions) noexcept {
-  if (has(flags, OpenFlags::unnamed)) {
-    errno = EOPNOTSUPP;
-    return -1;
-  }
+  if (has(flags, OpenFlags::unnamed)) return failed_with(EOPNOTSUPP);
   const int native = native_flags(flags) | (has(flags, OpenFlags::path_only) ? O_SEARCH : 0);
   Descriptor opened(::openat(directory, name, native, static_cast<mode_t>(permissions)));
   if (opened.valid() && has(flags, OpenFlags::direct) && ::fcntl(opened.get(), F_NOCACHE, 1) != 0) {

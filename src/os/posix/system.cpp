@@ -132,24 +132,18 @@ int read_link_at(int directory, const char* name, std::string& target) {
 namespace {
 
 FileKind kind_of_mode(mode_t mode) noexcept {
-  switch (mode & S_IFMT) {
-    case S_IFREG:
-      return FileKind::regular;
-    case S_IFDIR:
-      return FileKind::directory;
-    case S_IFLNK:
-      return FileKind::symlink;
-    case S_IFIFO:
-      return FileKind::fifo;
-    case S_IFCHR:
-      return FileKind::character_device;
-    case S_IFBLK:
-      return FileKind::block_device;
-    case S_IFSOCK:
-      return FileKind::socket;
-    default:
-      return FileKind::unknown;
+  constexpr struct {
+    mode_t mode;
+    FileKind kind;
+  } kKinds[] = {
+      {S_IFREG, FileKind::regular}, {S_IFDIR, FileKind::directory},        {S_IFLNK, FileKind::symlink},
+      {S_IFIFO, FileKind::fifo},    {S_IFCHR, FileKind::character_device}, {S_IFBLK, FileKind::block_device},
+      {S_IFSOCK, FileKind::socket},
+  };
+  for (const auto& row : kKinds) {
+    if ((mode & S_IFMT) == row.mode) return row.kind;
   }
+  return FileKind::unknown;
 }
 
 // The time has another name on macOS.

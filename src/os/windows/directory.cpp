@@ -70,9 +70,7 @@ int visit_names(Descriptor directory, const std::function<bool(std::string_view)
 int read_link_at(int directory, const char* name, std::string& target) {
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  const windows::Handle link(::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
-                                           OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT,
-                                           nullptr));
+  const windows::Handle link(windows::open_path(*path, FILE_READ_ATTRIBUTES, FILE_FLAG_OPEN_REPARSE_POINT));
   if (!link.valid()) return windows::fail();
   if (windows::link_tag(link.get()) == 0) return windows::fail(ERROR_NOT_A_REPARSE_POINT);
   const auto bytes = std::make_unique<std::byte[]>(MAXIMUM_REPARSE_DATA_BUFFER_SIZE);

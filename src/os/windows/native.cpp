@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "os/system_error.h"
+
 #if defined(_UCRT) && !defined(_MSC_VER)  // some headers of mingw-w64 do not declare it
 extern "C" __declspec(dllimport) _invalid_parameter_handler
     __cdecl _set_thread_local_invalid_parameter_handler(_invalid_parameter_handler handler);
@@ -93,8 +95,7 @@ class QuietParameters {
 int fail(DWORD error) noexcept {
   const auto* const found =
       std::find_if(std::begin(kErrors), std::end(kErrors), [&](const auto& row) { return row.error == error; });
-  errno = found == std::end(kErrors) ? EIO : found->number;
-  return -1;
+  return failed_with(found == std::end(kErrors) ? EIO : found->number);
 }
 
 int fail() noexcept {
@@ -111,6 +112,11 @@ HANDLE handle_of(int descriptor) noexcept {
   if (handle != -1 && handle != kNoFile) return reinterpret_cast<HANDLE>(handle);
   errno = EBADF;
   return INVALID_HANDLE_VALUE;
+}
+
+HANDLE open_path(const std::wstring& path, DWORD access, DWORD flags) noexcept {
+  return ::CreateFileW(path.c_str(), access, kShareAll, nullptr, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | flags,
+                       nullptr);
 }
 
 int descriptor_of(Handle& handle) noexcept {

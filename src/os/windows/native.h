@@ -63,6 +63,9 @@ int close_descriptor(int descriptor) noexcept;
 // Releases the lock that a descriptor of a folder has. Returns false if it has none.
 bool forget_lock(int descriptor) noexcept;
 
+// Opens a file or a directory that exists. Returns INVALID_HANDLE_VALUE and sets the error of Windows.
+[[nodiscard]] HANDLE open_path(const std::wstring& path, DWORD access, DWORD flags) noexcept;
+
 // Makes a call of Windows at an offset of a file, and waits until it is done. call: takes the address of an OVERLAPPED,
 // and returns a BOOL. Returns an error of Windows, or NO_ERROR. count: receives the number of bytes.
 //

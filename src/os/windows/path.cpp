@@ -33,14 +33,12 @@ std::wstring written_by(const Call& call) {
   return path;
 }
 
-std::optional<std::wstring> to_wide(std::string_view text) {
+// Empty, with errno, after a failure.
+std::wstring to_wide(std::string_view text) {
   const int size = static_cast<int>(text.size());
   const int needed = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text.data(), size, nullptr, 0);
-  if (needed <= 0 && size != 0) {
-    errno = EILSEQ;
-    return std::nullopt;
-  }
-  std::wstring wide(static_cast<std::size_t>(needed), L'\0');
+  if (needed <= 0) errno = text.empty() ? ENOENT : EILSEQ;
+  std::wstring wide(static_cast<std::size_t>(std::max(needed, 0)), L'\0');
   (void)::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text.data(), size, wide.data(), needed);
   return wide;
 }
@@ -80,6 +78,7 @@ std::size_t root_size(std::wstring_view whole) noexcept {
 
 // Returns an absolute path with the prefix, in which `.` and `..` are still names. Empty, with errno, after a failure.
 std::wstring with_base(int directory, const std::wstring& path) {
+  if (path.starts_with(kDevice)) return errno = EINVAL, std::wstring();
   const bool drive = begins_with_drive(path);
   if (path.starts_with(L"\\\\") || (drive && path.substr(2).starts_with(L'\\'))) return with_prefix(path);
   const std::wstring rest = drive ? path.substr(2) : path;
@@ -91,24 +90,22 @@ std::wstring with_base(int directory, const std::wstring& path) {
   return base.append(L"\\").append(rest);
 }
 
-// Returns 0, or the reason why no file of ours may have this name. A colon leads to another stream of a file. Windows
-// gives some names to devices, with any extension: `NUL`, `com1.safetensors`.
-int check_name(const std::wstring& name) {
+// Returns whether a file of ours may have this name. Sets errno if not. A colon leads to another stream of a file.
+// Windows gives some names to devices, with any extension: `NUL`, `com1.safetensors`.
+bool is_allowed(const std::wstring& name) noexcept {
   wchar_t full[16] = {};  // of a device: `\\.\NUL`; longer paths are not written
   (void)::GetFullPathNameW(name.c_str(), 16, full, nullptr);
-  if (name.find(L':') != std::wstring::npos || std::wstring_view(full).starts_with(kDevice)) return EINVAL;
-  return name.size() > kMaxName ? ENAMETOOLONG : 0;
+  const bool special = name.find(L':') != std::wstring::npos || std::wstring_view(full).starts_with(kDevice);
+  if (!special && name.size() <= kMaxName) return true;
+  errno = special ? EINVAL : ENAMETOOLONG;
+  return false;
 }
 
 std::optional<std::wstring> make_path(int directory, std::string_view text) {
-  std::optional<std::wstring> wide = to_wide(text);
-  if (!wide) return std::nullopt;
-  std::replace(wide->begin(), wide->end(), L'/', L'\\');
-  if (wide->empty() || wide->starts_with(kDevice)) {
-    errno = wide->empty() ? ENOENT : EINVAL;
-    return std::nullopt;
-  }
-  std::wstring whole = with_base(directory, *wide);
+  std::wstring wide = to_wide(text);
+  if (wide.empty()) return std::nullopt;
+  std::replace(wide.begin(), wide.end(), L'/', L'\\');
+  std::wstring whole = with_base(directory, wide);
   if (whole.empty()) return std::nullopt;
   const std::size_t root = root_size(whole);
   const std::wstring names = whole.substr(root);
@@ -118,10 +115,7 @@ std::optional<std::wstring> make_path(int directory, std::string_view text) {
     if (name == L"..") {
       whole.resize(std::max(whole.rfind(L'\\'), root));
     } else if (!name.empty() && name != L".") {
-      if (const int error_number = check_name(name); error_number != 0) {
-        errno = error_number;
-        return std::nullopt;
-      }
+      if (!is_allowed(name)) return std::nullopt;
       whole.append(L"\\").append(name);
     }
   }

@@ -17,6 +17,7 @@
 
 #include "os/file_status.h"
 #include "os/system.h"
+#include "os/system_error.h"
 #include "os/windows/native.h"
 
 namespace safetensors::os {
@@ -47,9 +48,8 @@ DWORD try_for_a_while(const Call& call) {
 }
 
 HANDLE open_to_rename(const std::wstring& path) noexcept {
-  return ::CreateFileW(path.c_str(), DELETE | SYNCHRONIZE | FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr,
-                       OPEN_EXISTING,
-                       FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH, nullptr);
+  return windows::open_path(path, DELETE | SYNCHRONIZE | FILE_READ_ATTRIBUTES,
+                            FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH);
 }
 
 bool is_directory(const std::wstring& path) noexcept {
@@ -97,36 +97,38 @@ struct Rename {
   }
 };
 
-DWORD rename_once(const std::wstring& from, const std::wstring& to) {
-  windows::Handle file(open_to_rename(from));
+// Makes a change with the new semantics, or else with the older call, which returns a BOOL. The older call must be able
+// to change `found`.
+template <class Call>
+DWORD change_once(const std::wstring& path, FILE_INFO_BY_HANDLE_CLASS kind, void* info, DWORD size,
+                  const std::wstring& found, const Call& older) {
+  windows::Handle file(open_to_rename(path));
   if (!file.valid()) return ::GetLastError();
-  const Rename posix(to, kReplaceIfExists | kRenamePosix | kReplaceReadOnly);
-  if (::SetFileInformationByHandle(file.get(), kRenameInfoEx, posix.bytes.get(), posix.size)) return NO_ERROR;
+  if (::SetFileInformationByHandle(file.get(), kind, info, size)) return NO_ERROR;
   if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
   file.reset();
-  return despite_read_only(
-      to, [&] { return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH); });
+  return despite_read_only(found, older);
+}
+
+DWORD rename_once(const std::wstring& from, const std::wstring& to) {
+  const Rename posix(to, kReplaceIfExists | kRenamePosix | kReplaceReadOnly);
+  return change_once(from, kRenameInfoEx, posix.bytes.get(), posix.size, to, [&] {
+    return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
+  });
 }
 
 DWORD remove_once(const std::wstring& path) noexcept {
-  windows::Handle file(open_to_rename(path));
-  if (!file.valid()) return ::GetLastError();
   DWORD flags = kDelete | kDeletePosix | kDeleteReadOnly;
-  if (::SetFileInformationByHandle(file.get(), kDispositionInfoEx, &flags, sizeof flags)) return NO_ERROR;
-  if (const DWORD error = ::GetLastError(); !lacks_posix_semantics(error)) return error;
-  const bool directory = windows::is_directory(file.get());  // also a symlink that was made for a directory
-  file.reset();
-  return despite_read_only(path,
-                           [&] { return directory ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str()); });
+  return change_once(path, kDispositionInfoEx, &flags, sizeof flags, path, [&] {
+    // Also a symlink that was made for a directory is a directory.
+    return is_directory(path) ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str());
+  });
 }
 
 int remove(int directory, const char* name, bool wants_directory) noexcept {
   FileStatus status;
   if (status_at(directory, name, Symlinks::keep, status) != 0) return -1;
-  if (status.is_directory() != wants_directory) {
-    errno = wants_directory ? ENOTDIR : EISDIR;
-    return -1;
-  }
+  if (status.is_directory() != wants_directory) return failed_with(wants_directory ? ENOTDIR : EISDIR);
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
   const DWORD error = try_for_a_while([&] { return remove_once(*path); });
@@ -139,10 +141,7 @@ int rename_at(int directory, const char* from, const char* to) noexcept {
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
-  if (is_directory(*new_path)) {
-    errno = EISDIR;
-    return -1;
-  }
+  if (is_directory(*new_path)) return failed_with(EISDIR);
   try {
     const DWORD error = try_for_a_while([&] { return rename_once(*old_path, *new_path); });
     if (error == NO_ERROR) return 0;
@@ -150,8 +149,7 @@ int rename_at(int directory, const char* from, const char* to) noexcept {
     if (error == ERROR_ACCESS_DENIED && in_use(*new_path)) errno = EBUSY;
     return -1;
   } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
-    return -1;
+    return failed_with(ENOMEM);
   }
 }
 

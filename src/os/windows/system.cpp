@@ -15,6 +15,7 @@
 #include "os/file_system.h"
 #include "os/open.h"
 #include "os/system.h"
+#include "os/system_error.h"
 #include "os/windows/native.h"
 
 namespace safetensors::os {
@@ -62,16 +63,13 @@ HANDLE open_handle(const std::wstring& path, OpenFlags flags) noexcept {
 }
 
 // Checks that the open file is of the kind that the flags demand. Truncates the file if the flags demand it. Returns 0,
-// or an error number.
+// or -1 and sets errno.
 int check_kind(HANDLE handle, OpenFlags flags) noexcept {
-  if (has(flags, OpenFlags::directory) && !windows::is_directory(handle)) return ENOTDIR;
-  if (has(flags, OpenFlags::no_follow) && windows::link_tag(handle) != 0) return ELOOP;
+  if (has(flags, OpenFlags::directory) && !windows::is_directory(handle)) return failed_with(ENOTDIR);
+  if (has(flags, OpenFlags::no_follow) && windows::link_tag(handle) != 0) return failed_with(ELOOP);
   FILE_END_OF_FILE_INFO empty{};
-  if (has(flags, OpenFlags::truncate) &&
-      !::SetFileInformationByHandle(handle, FileEndOfFileInfo, &empty, sizeof empty)) {
-    windows::fail();
-    return errno;
-  }
+  if (has(flags, OpenFlags::truncate) && !::SetFileInformationByHandle(handle, FileEndOfFileInfo, &empty, sizeof empty))
+    return windows::fail();
   return 0;
 }
 
@@ -90,24 +88,16 @@ int fail_to_open(DWORD error, const std::wstring& path, OpenFlags flags) noexcep
 const int kWorkingDirectory = -100;
 
 int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t) noexcept {
-  if (has(flags, OpenFlags::unnamed)) {
-    errno = EOPNOTSUPP;
-    return -1;
+  if (has(flags, OpenFlags::unnamed)) return failed_with(EOPNOTSUPP);
+  if (windows::wants_directory(name)) {
+    if (has(flags, OpenFlags::create)) return failed_with(EISDIR);
+    flags = flags | OpenFlags::directory;
   }
-  const bool makes = has(flags, OpenFlags::create);
-  if (windows::wants_directory(name) && makes) {
-    errno = EISDIR;
-    return -1;
-  }
-  if (windows::wants_directory(name)) flags = flags | OpenFlags::directory;
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
   windows::Handle handle(open_handle(*path, flags));
   if (!handle.valid()) return fail_to_open(::GetLastError(), *path, flags);
-  if (const int error_number = check_kind(handle.get(), flags); error_number != 0) {
-    errno = error_number;
-    return -1;
-  }
+  if (check_kind(handle.get(), flags) != 0) return -1;
   const int descriptor = windows::descriptor_of(handle);
   if (descriptor < 0 && has(flags, OpenFlags::only_new)) (void)::DeleteFileW(path->c_str());  // too many descriptors
   return descriptor;
@@ -201,17 +191,12 @@ int status_of(int descriptor, FileStatus& status) noexcept {
 int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& status) noexcept {
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  const DWORD flags =
-      FILE_FLAG_BACKUP_SEMANTICS | (symlinks == Symlinks::keep ? DWORD{FILE_FLAG_OPEN_REPARSE_POINT} : DWORD{0});
-  const windows::Handle handle(
-      ::CreateFileW(path->c_str(), FILE_READ_ATTRIBUTES, windows::kShareAll, nullptr, OPEN_EXISTING, flags, nullptr));
+  const DWORD flags = symlinks == Symlinks::keep ? FILE_FLAG_OPEN_REPARSE_POINT : 0;
+  const windows::Handle handle(windows::open_path(*path, FILE_READ_ATTRIBUTES, flags));
   if (!handle.valid()) return windows::fail();
   FileStatus found;
   if (status_of_handle(handle.get(), found) != 0) return -1;
-  if (windows::wants_directory(name) && !found.is_directory()) {
-    errno = ENOTDIR;
-    return -1;
-  }
+  if (windows::wants_directory(name) && !found.is_directory()) return failed_with(ENOTDIR);
   status = found;
   return 0;
 }
@@ -313,8 +298,7 @@ int change_mode(int, std::uint32_t) noexcept {
 }
 
 int change_owner(int, std::uint32_t, std::uint32_t) noexcept {
-  errno = EOPNOTSUPP;
-  return -1;
+  return failed_with(EOPNOTSUPP);
 }
 
 int make_directory(int directory, const char* name, std::uint32_t) noexcept {
