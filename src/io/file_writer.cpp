@@ -52,9 +52,8 @@ Result<std::shared_ptr<std::byte>> BounceBufferPool::take(std::uint64_t offset) 
   free_.reserve(kDirectThreads);  // to return a buffer must not allocate
   // If memory runs out, wait for a buffer of another thread. The first buffer is needed, otherwise nobody would return
   // one.
-  bool no_memory = false;
   while (free_.empty()) {
-    if (made_ < kDirectThreads && !no_memory) {
+    if (made_ < kDirectThreads) {
       Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk);
       if (memory) {
         ++made_;
@@ -62,7 +61,6 @@ Result<std::shared_ptr<std::byte>> BounceBufferPool::take(std::uint64_t offset) 
         break;
       }
       if (made_ == 0) return std::move(memory).error();
-      no_memory = true;
     }
     returned_.wait(lock);
   }

@@ -384,6 +384,7 @@ Status CheckpointFolder::describe(Ticket& ticket) const {
   if (!os::is_absolute(ticket.folder))
     return os::system_error(Errc::open_failed, errno, "cannot find the working directory", path_);
   ticket.folder = os::without_end_slash(std::move(ticket.folder));
+  ticket.durability = options_.write.durability;
   ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
   return {};
 }

@@ -41,7 +41,8 @@ class CheckpointFolder {
   [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_file(std::size_t file, std::uint64_t size,
                                                                     bool shared = false) const;
 
-  // Sets `folder` and `temporary_folder` of a ticket. Error: open_failed (the working directory is unknown).
+  // Sets `durability`, `folder` and `temporary_folder` of a ticket. Error: open_failed (the working directory is
+  // unknown).
   [[nodiscard]] Status describe(Ticket& ticket) const;
 
   // Puts the files in place under names that are free, then the index, then the folder if it is new. Removes the old

@@ -44,10 +44,8 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
   if (status.identity != expected) return changed_error(path);
   io::FileWriter writer(durability, path);
   writer.adopt(file.release());
-  if (Status written = writer.write_at(offset, bytes); !written) return written;
-  if (durability != Durability::none && os::sync(writer.descriptor()) != 0)
-    return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
-  return {};
+  Status written = writer.write_at(offset, bytes);
+  return written ? writer.finish() : written;
 }
 
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
@@ -116,9 +114,7 @@ Status edit(std::string_view path, std::span<const Edit> edits, const EditOption
 }  // namespace
 
 Status edit_metadata(PathView path, Span<const Edit> edits, const EditOptions& options) noexcept {
-  Status status = base::guarded([&] { return edit(path, edits, options); });
-  if (status) return status;
-  return base::guarded([&] { return base::with_path(std::move(status).error(), path); });
+  return write::with_path(path, [&] { return edit(path, edits, options); });
 }
 
 }  // namespace v0

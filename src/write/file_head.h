@@ -11,7 +11,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/error.h"
 #include "io/atomic_file.h"
 
 namespace safetensors::write {
@@ -46,6 +48,14 @@ struct FileSize {
 
 [[nodiscard]] inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Calls a function that returns a Status or a Result, and gives its error the path if it has none.
+template <class Call>
+auto with_path(std::string_view path, const Call& call) noexcept -> decltype(call()) {
+  auto result = base::guarded(call);
+  if (result) return result;
+  return base::guarded([&]() -> decltype(call()) { return base::with_path(std::move(result).error(), path); });
 }
 
 }  // namespace safetensors::write

@@ -184,7 +184,7 @@ bool NamedFiles::is_alike(std::string_view name) const {
 NamedFiles read_named_files(const std::string& folder, const std::vector<std::string>& listed,
                             std::string_view model_index, const CheckpointLayout& layout) {
   NamedFiles found;
-  found.whole = std::string(format::stem_of(layout)) + ".safetensors";
+  found.whole = format::stem_of(layout) + ".safetensors";
   found.stems.insert(os::name_key(format::stem_of(layout)));
   const auto add_stem = [&](std::string_view name) {
     const std::string key = os::name_key(name);

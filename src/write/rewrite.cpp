@@ -28,6 +28,7 @@
 #include "format/header/new_header.h"
 #include "os/parallel.h"
 #include "os/path.h"
+#include "write/file_head.h"
 #include "write/old_files.h"
 
 namespace safetensors {
@@ -291,7 +292,7 @@ Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const 
 }
 
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {
-  Result<RewriteReport> result = base::guarded([&]() -> Result<RewriteReport> {
+  Result<RewriteReport> result = write::with_path(output, [&]() -> Result<RewriteReport> {
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
     const unsigned threads = write::threads_for(*items_, layout_.files().size(), options.write);
     if (folder_) return write::write_all(*items_, threads, CheckpointWriter::create(output, layout_, options));
@@ -300,8 +301,7 @@ Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptio
     return write::write_all(*items_, threads, Writer::create(output, layout_.files()[0].header, file));
   });
   if (result) result->names = items_;
-  if (result) return result;
-  return base::guarded([&]() -> Result<RewriteReport> { return base::with_path(std::move(result).error(), output); });
+  return result;
 }
 
 namespace {

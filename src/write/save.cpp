@@ -261,8 +261,9 @@ Status save_file(PathView path, Inputs inputs, const std::optional<MetadataPairs
   return status ? (*file)->commit() : status;
 }
 
-// The tensors must be those of the layout.
-Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
+// The image of each file. Error also: the tensors are not those of the layout.
+Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& layout) {
+  std::vector<std::vector<Input>> inputs(layout.files().size());
   std::set<std::string_view> seen;
   for (const NamedTensor& tensor : tensors) {
     const std::string name = base::tensor_named(tensor.name());
@@ -276,6 +277,7 @@ Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
     if (!std::ranges::equal(planned.shape, tensor.shape()))
       return base::make_error(Errc::shape_mismatch, name + ": has shape " + to_string(tensor.shape()) +
                                                         ", in the layout " + to_string(planned.shape));
+    inputs[*file].push_back(input_of(tensor));
   }
   for (const CheckpointFile& file : layout.files()) {
     for (const TensorInfo& planned : file.header.tensors()) {
@@ -283,13 +285,6 @@ Status check_tensors(Tensors tensors, const CheckpointLayout& layout) {
         return base::make_error(Errc::incomplete_write, base::tensor_named(planned.name) + " of the layout is missing");
     }
   }
-  return {};
-}
-
-// The image of each file.
-Result<std::vector<Image>> make_images(Tensors tensors, const CheckpointLayout& layout) {
-  std::vector<std::vector<Input>> inputs(layout.files().size());
-  for (const NamedTensor& tensor : tensors) inputs[*layout.file_of(tensor.name())].push_back(input_of(tensor));
   std::vector<Image> images;
   images.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -315,16 +310,6 @@ Status save_model(std::string_view path, Tensors tensors, const CheckpointLayout
   }
   Status status = write_images(*images, files, buffers, options.write.progress);
   return status ? (*folder)->commit(files) : status;
-}
-
-// Calls save(), and gives its error the path if it has none.
-template <class Save>
-Status with_path(PathView path, const Save& save) noexcept {
-  return base::guarded([&]() -> Status {
-    Status status = save();
-    if (status) return status;
-    return base::with_path(std::move(status).error(), path);
-  });
 }
 
 }  // namespace
@@ -385,10 +370,7 @@ Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const C
 
 Status save_checkpoint(PathView folder, Span<const NamedTensor> tensors, const CheckpointLayout& layout,
                        const CheckpointWriteOptions& options) noexcept {
-  return write::with_path(folder, [&]() -> Status {
-    Status status = write::check_tensors(tensors, layout);
-    return status ? write::save_model(folder, tensors, layout, options) : status;
-  });
+  return write::with_path(folder, [&] { return write::save_model(folder, tensors, layout, options); });
 }
 
 }  // namespace v0

@@ -93,7 +93,7 @@ struct CheckpointWriter::State {
   enum class Role : std::uint8_t { alone, creator, joined };
 
   State(const CheckpointWriteOptions& options, std::uint64_t total, std::uint64_t heads, std::string_view path)
-      : session(options.write, total, heads, path), durability(options.write.durability), shown(path) {}
+      : session(options.write, total, heads, path), shown(path) {}
 
   // Calls a function of the file with a tensor. Error also: not_found.
   template <class Call>
@@ -118,7 +118,6 @@ struct CheckpointWriter::State {
   write::WriteSession session;
   std::vector<std::unique_ptr<write::TensorFile>> files;  // in the order of the layout
 
-  const Durability durability;
   const std::string shown;  // the path of the folder, for errors
   Role role = Role::alone;
   std::string session_id;          // of the creator and of all writers that joined it
@@ -163,7 +162,7 @@ Result<std::string> CheckpointWriter::State::ticket() const {
   if (role == Role::joined) return role_error("a joined writer has no ticket: take that of the creator", shown);
   if (role == Role::alone) return role_error(kNotShared, shown);
   if (!folder) return write::closed_error();
-  write::Ticket ticket{.session = session_id, .durability = durability};
+  write::Ticket ticket{.session = session_id};
   if (Status status = folder->describe(ticket); !status) return std::move(status).error();
   for (const auto& file : files) {
     if (!file->file()) return write::closed_error();

@@ -22,7 +22,6 @@ namespace safetensors {
 inline namespace v0 {
 
 struct CheckpointLayout::State {
-  std::string stem;
   std::string index_name;
   std::vector<CheckpointFile> files;
   std::uint64_t total_size = 0;
@@ -209,7 +208,6 @@ struct Access<CheckpointLayout> {
     Result<std::vector<CheckpointFile>> files = format::make_files(tensors, *split, options, metadata, names);
     if (!files) return std::move(files).error();
     const auto state = std::make_shared<CheckpointLayout::State>();
-    state->stem = format::stem_of(names.whole);
     state->index_name = names.index;
     state->files = *std::move(files);
     state->total_size = split->total_size;
@@ -219,7 +217,6 @@ struct Access<CheckpointLayout> {
     if (Status status = state->sort_places(); !status) return std::move(status).error();
     return CheckpointLayout(state);
   }
-  static std::string_view stem(const CheckpointLayout& layout) noexcept { return layout.state_->stem; }
 };
 
 }  // namespace detail
@@ -264,8 +261,8 @@ std::string_view CheckpointLayout::index_text() const& noexcept {
 
 namespace format {
 
-std::string_view stem_of(const CheckpointLayout& layout) noexcept {
-  return detail::Access<CheckpointLayout>::stem(layout);
+std::string stem_of(const CheckpointLayout& layout) {
+  return parse_index_name(layout.index_name())->stem();
 }
 
 Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,

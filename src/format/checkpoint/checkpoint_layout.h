@@ -23,7 +23,7 @@ struct TensorSequence {
 using MetadataMember = std::function<Result<std::string>()>;
 
 // Returns the stem of the names of a layout's files.
-[[nodiscard]] std::string_view stem_of(const CheckpointLayout& layout) noexcept;
+[[nodiscard]] std::string stem_of(const CheckpointLayout& layout);
 
 // Does the same as CheckpointLayout::make(), but calls `metadata`, once, instead of reading the pairs in `options`. So
 // the caller can free the pairs before the headers take memory. names: null: those of the stem. Throws std::bad_alloc.
