@@ -44,8 +44,10 @@ Status overwrite(std::string_view path, const os::FileIdentity& expected, std::u
   if (status.identity != expected) return changed_error(path);
   io::FileWriter writer(durability, path);
   writer.adopt(file.release());
-  Status written = writer.write_at(offset, bytes);
-  return written ? writer.finish() : written;
+  if (Status written = writer.write_at(offset, bytes); !written) return written;
+  if (durability != Durability::none && os::sync(writer.descriptor()) != 0)
+    return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+  return {};
 }
 
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
