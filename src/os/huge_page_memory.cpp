@@ -82,7 +82,7 @@ std::uint64_t end_of(std::span<const MemoryRequest> requests) noexcept {
   return offset;
 }
 
-// Requests that together need less than one huge page share one ordinary allocation.
+// Requests that together need less than one huge page share one ordinary allocation. Larger memory is a Region.
 Status place_all(std::span<MemoryRequest> requests, std::uint64_t size) {
   const bool small = size < kHugePage;
   Result<std::shared_ptr<std::byte>> memory = allocate(size, small                  ? MemoryRequest::kPhase
