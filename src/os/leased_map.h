@@ -35,9 +35,9 @@ class LeasedMap {
  private:
   explicit LeasedMap(Descriptor leased) noexcept : leased_(std::move(leased)) {}
 
-  Descriptor leased_;  // invalid after a move: then the rest means nothing
-  void* map_ = nullptr;
-  std::size_t map_size_ = 0;
+  Descriptor leased_;                     // invalid after a move: then the rest means nothing
+  [[maybe_unused]] void* map_ = nullptr;  // some systems have no leases
+  [[maybe_unused]] std::size_t map_size_ = 0;
   std::span<const std::byte> bytes_;
 };
 
