@@ -35,7 +35,6 @@ namespace {
 
 constexpr std::size_t kWritebackBytes = std::size_t{32} << 20;  // bytes written between two starts of writeback
 constexpr std::size_t kPiece = std::size_t{1} << 20;            // bytes per write to the page cache of a local file
-constexpr std::size_t kBuffer = std::size_t{256} << 10;         // bytes; for copies that the system does not make
 constexpr std::uint32_t kUsualBlock = 4096;                     // bytes; the usual block of a file system
 // In bytes. The page cache gathers smaller writes. A direct write would wait for the disk each time.
 constexpr std::size_t kMinDirectWrite = std::size_t{256} << 10;
@@ -238,7 +237,7 @@ Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, s
 
 Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
                                        std::uint64_t size) {
-  const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kBuffer));
+  const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece));
   const Result<std::shared_ptr<std::byte>> memory = os::allocate(capacity);
   if (!memory) return memory.error();
   while (size != 0) {

@@ -89,7 +89,7 @@ class FileWriter {
   [[nodiscard]] Status write_chunk(std::uint64_t offset, std::span<const std::byte> bytes);
   // Copies [from, from + size) of source to offset. Writes from Source::memory() if the source has the range. Direct
   // copies use several threads and up to 8 MiB of memory. Other copies between files are made by the system where that
-  // can be faster. All others go through a buffer of 256 KiB. Errors also: those of the source, file_truncated. They
+  // can be faster. All others go through a buffer of 1 MiB. Errors also: those of the source, file_truncated. They
   // have no path.
   [[nodiscard]] Status copy_at(std::uint64_t offset, const Source& source, std::uint64_t from,
                                std::uint64_t size) noexcept;

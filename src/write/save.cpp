@@ -134,7 +134,7 @@ bool concurrent(const Piece& piece) {
 
 // Writes the images to their files and finishes each file. Uses at most kDirectThreads threads, and only the calling
 // thread if a source must not be read by several: two Files can share that source, and each has a lock of its own.
-// Memory: that of the buffers for files that are written directly, and 256 KiB per thread for the others. Only the
+// Memory: that of the buffers for files that are written directly, and 1 MiB per thread for the others. Only the
 // calling thread calls progress, also while it waits for the other threads. Errors: those of FileWriter, cancelled.
 Status write_images(std::span<const Image> images, Files files, io::BounceBufferPool& buffers,
                     const io::Progress& progress) {
