@@ -17,7 +17,7 @@ from typing import Any
 from . import files
 from .adapters import ADAPTERS
 from .used import available
-from .worker import Report, Request, pretouch
+from .worker import Report, Request
 from .works import Work
 
 GROUP_PEERS = ("ours", "reference", "torch")  # eight processes of each are alive at once
@@ -282,9 +282,9 @@ class Races:
         own, device = sum(map(pss, group)), sum(map(device_bytes, group))
         for rank, process in enumerate(group):
             ranked = dict(request["args"], rank=rank) if "world" in request["args"] else request["args"]
-            process.send(dict(request, args=ranked, hold=True, group=True, pretouch=0))
+            touched = min(int(needs), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) if rank == 0 else 0
+            process.send(dict(request, args=ranked, hold=True, group=True, pretouch=touched))  # at once, by one process
         reports = [process.receive() for process in group]  # they are ready, or cannot do it
-        pretouch(int(needs))  # all at once: processes would touch the same memory in turns
         start = time.perf_counter()  # the same clock in all processes
         for process, report in zip(group, reports, strict=True):
             if "ready" in report:

@@ -34,7 +34,7 @@ bool is_final(int error_number) noexcept {
 // Copies a whole file to a new one, and finishes the new one.
 Status copy_all(int from, FileWriter& to, std::string_view path) {
   const Result<std::shared_ptr<const os::RegularFile>> source = os::RegularFile::from_fd(from);
-  if (!source) return base::with_path(source.error(), path);
+  if (!source) return os::system_error(Errc::replace_failed, source.error().os_error, "cannot read the new file", path);
   Status status = to.copy_at(0, **source, 0, (*source)->identity().size);
   return status ? to.finish() : status;
 }

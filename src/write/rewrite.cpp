@@ -328,6 +328,9 @@ Result<std::optional<MetadataPairs>> merge(std::span<const File> files, Metadata
   if (!present) return std::optional<MetadataPairs>();
   const format::MergedMetadata merged(std::move(headers));
   MetadataPairs pairs;
+  std::size_t keys = 0;
+  for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i)) ++keys;
+  pairs.reserve(keys);  // a list that grows would take twice the memory
   for (std::size_t i = 0, next = 0; i < merged.size(); i = next) {
     next = merged.next_key(i);
     for (std::size_t other = i + 1; conflict == MetadataConflict::refuse && other < next; ++other)

@@ -69,24 +69,26 @@ class ImageSource final : public Source {
   explicit ImageSource(const Image& image) noexcept : image_(image) {}
   [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return image_.size; }
   // Fills `bytes` from one piece after the other.
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> bytes) const override {
-    std::size_t done = 0;
-    for (auto piece = piece_at(offset); done < bytes.size() && piece != image_.pieces.end(); ++piece) {
-      const std::uint64_t skipped = offset + done - piece->offset;
-      const auto to = bytes.subspan(
-          done, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size() - done, piece->size - skipped)));
-      done += to.size();
-      if (piece->from == nullptr) {
-        std::memcpy(to.data(), piece->bytes.data() + skipped, to.size());
-        continue;
+  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> bytes) const noexcept override {
+    return base::guarded([&]() -> Result<std::size_t> {
+      std::size_t done = 0;
+      for (auto piece = piece_at(offset); done < bytes.size() && piece != image_.pieces.end(); ++piece) {
+        const std::uint64_t skipped = offset + done - piece->offset;
+        const auto to = bytes.subspan(
+            done, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size() - done, piece->size - skipped)));
+        done += to.size();
+        if (piece->from == nullptr) {
+          std::memcpy(to.data(), piece->bytes.data() + skipped, to.size());
+          continue;
+        }
+        const File file = piece->from->file();
+        Status read = os::read_exactly(file.source(), piece->from->info().file_offset + skipped, to);
+        if (!read) return base::with_path(std::move(read).error(), file.path());
       }
-      const File file = piece->from->file();
-      Status read = os::read_exactly(file.source(), piece->from->info().file_offset + skipped, to);
-      if (!read) return base::with_path(std::move(read).error(), file.path());
-    }
-    return done;
+      return done;
+    });
   }
-  [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const override {
+  [[nodiscard]] Memory memory(std::uint64_t offset, std::uint64_t size) const noexcept override {
     const Piece& piece = *piece_at(offset);
     const std::uint64_t skipped = offset - piece.offset;
     if (piece.from != nullptr || piece.size - skipped < size) return {};

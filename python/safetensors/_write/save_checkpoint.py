@@ -91,12 +91,12 @@ class SaveOptions:
 
         `shared`: several processes write the files.
         """
-        report, end_progress = reporter(self.progress, "Saving")
-        given = {
+        given: dict[str, Any] = {
             "new_folder": bool(self.new_folder), "remove_old_files": bool(self.remove_old_files), "shared": shared,
-            "durability": self.durability, "progress": report,
+            "durability": self.durability,
         }
-        return given, end_progress
+        report, end_progress = reporter(self.progress, "Saving")
+        return given | {"progress": report}, end_progress
 
     def writer(
         self, folder: str, layout: _native._CheckpointLayout, shared: bool = False

@@ -131,17 +131,31 @@ Result<std::vector<NewTensor>> new_tensors(std::size_t count, const std::functio
 }
 
 Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs) {
-  std::map<std::string_view, std::string_view> sorted;
-  for (const auto& [key, value] : pairs) {
-    if (Status status = check_pair(key, value); !status) return std::move(status).error();
-    if (!sorted.emplace(key, value).second) return key_added_before(key);
+  Status status;
+  std::vector<const std::pair<std::string, std::string>*> sorted;
+  sorted.reserve(pairs.size());
+  for (const auto& pair : pairs) {
+    status = check_pair(pair.first, pair.second);
+    if (!status) break;
+    sorted.push_back(&pair);
   }
+  std::ranges::sort(sorted, [](const auto* a, const auto* b) {
+    const int order = a->first.compare(b->first);
+    return order != 0 ? order < 0 : a < b;
+  });
+  // All of these pairs come before one that is not UTF-8, so a repeated key among them is the first error.
+  const std::pair<std::string, std::string>* repeated = nullptr;
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (sorted[i]->first == sorted[i - 1]->first && (repeated == nullptr || sorted[i] < repeated)) repeated = sorted[i];
+  }
+  if (repeated != nullptr) return key_added_before(repeated->first);
+  if (!status) return std::move(status).error();
   std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
-  for (const auto& [key, value] : sorted) size += json::string_size(key) + json::string_size(value) + 2;
+  for (const auto* pair : sorted) size += json::string_size(pair->first) + json::string_size(pair->second) + 2;
   HeaderWriter writer;
   writer.reserve(size);
   writer.begin_metadata();
-  for (const auto& [key, value] : sorted) writer.pair(key, value);
+  for (const auto* pair : sorted) writer.pair(pair->first, pair->second);
   writer.end_metadata();
   std::string text = std::move(writer).finish();
   text.pop_back();  // the braces of the header

@@ -91,10 +91,11 @@ std::wstring with_base(int directory, const std::wstring& path) {
 }
 
 // Returns whether a file of ours may have this name. Sets errno if not. A colon leads to another stream of a file.
-// Windows gives some names to devices, with any extension: `NUL`, `com1.safetensors`.
-bool is_allowed(const std::wstring& name) noexcept {
+// Windows gives some names to devices: `NUL`. Before Windows 11, it gave them these names with any extension, too. So
+// this function asks about the name without an extension.
+bool is_allowed(const std::wstring& name) {
   wchar_t full[16] = {};  // of a device: `\\.\NUL`; longer paths are not written
-  (void)::GetFullPathNameW(name.c_str(), 16, full, nullptr);
+  (void)::GetFullPathNameW(name.substr(0, name.find_first_of(L".:")).c_str(), 16, full, nullptr);
   const bool special = name.find(L':') != std::wstring::npos || std::wstring_view(full).starts_with(kDevice);
   if (!special && name.size() <= kMaxName) return true;
   errno = special ? EINVAL : ENAMETOOLONG;
@@ -107,9 +108,11 @@ std::optional<std::wstring> make_path(int directory, std::string_view text) {
   std::replace(wide.begin(), wide.end(), L'/', L'\\');
   std::wstring whole = with_base(directory, wide);
   if (whole.empty()) return std::nullopt;
-  const std::size_t root = root_size(whole);
+  std::size_t root = root_size(whole);
   const std::wstring names = whole.substr(root);
   whole.resize(root);
+  while (whole.ends_with(L'\\')) whole.pop_back();  // of `\\server\\share`
+  root = whole.size();
   for (std::wstring_view rest = names; !rest.empty();) {
     const std::wstring name(take_name(rest));
     if (name == L"..") {

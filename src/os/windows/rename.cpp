@@ -6,8 +6,8 @@
 //
 // Windows also refuses to replace or remove a file that a program has open without sharing, as scanners for viruses do
 // for moments. Windows says "access denied" of a file that is in use, and also if the rights are not enough. So these
-// calls are tried again for up to half a second in both cases. Nothing here ever removes the old file before the new
-// one has its name.
+// calls are tried again for up to half a second in both cases, but a removal that is denied only for some milliseconds:
+// a folder may hold many files of other users. Nothing here ever removes the old file before the new one has its name.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -28,19 +28,21 @@ constexpr auto kRenameInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(22);      
 constexpr auto kDispositionInfoEx = static_cast<FILE_INFO_BY_HANDLE_CLASS>(21);  // FileDispositionInfoEx
 constexpr DWORD kReplaceIfExists = 1, kRenamePosix = 2, kReplaceReadOnly = 0x40;
 constexpr DWORD kDelete = 1, kDeletePosix = 2, kDeleteReadOnly = 16;
-constexpr DWORD kLastPause = 256;  // milliseconds between attempts; each pause is twice as long as the one before it
+// The last of the pauses between attempts, in milliseconds. Each is twice as long as the one before it.
+constexpr DWORD kShortPause = 8, kLongPause = 256;
 
 bool lacks_posix_semantics(DWORD error) noexcept {
   return error == ERROR_INVALID_PARAMETER || error == ERROR_NOT_SUPPORTED || error == ERROR_INVALID_FUNCTION ||
          error == ERROR_CALL_NOT_IMPLEMENTED || error == ERROR_INVALID_LEVEL;
 }
 
-// Makes a call, which returns an error of Windows, again while it fails for a reason that may pass.
+// Makes a call, which returns an error of Windows, again while it fails for a reason that may pass. denied: the last
+// pause if the access is denied.
 template <class Call>
-DWORD try_for_a_while(const Call& call) {
+DWORD try_for_a_while(const Call& call, DWORD denied = kLongPause) {
   DWORD error = call();
-  for (DWORD pause = 1; pause <= kLastPause && (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION);
-       pause *= 2) {
+  for (DWORD pause = 1; error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION; pause *= 2) {
+    if (pause > (error == ERROR_SHARING_VIOLATION ? kLongPause : denied)) break;
     ::Sleep(pause);
     error = call();
   }
@@ -131,7 +133,7 @@ int remove(int directory, const char* name, bool wants_directory) noexcept {
   if (status.is_directory() != wants_directory) return failed_with(wants_directory ? ENOTDIR : EISDIR);
   const auto path = windows::native_path(directory, name);
   if (!path) return -1;
-  const DWORD error = try_for_a_while([&] { return remove_once(*path); });
+  const DWORD error = try_for_a_while([&] { return remove_once(*path); }, kShortPause);
   return error == NO_ERROR ? 0 : windows::fail(error);
 }
 
