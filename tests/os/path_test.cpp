@@ -26,6 +26,7 @@ TEST(Path, AbsolutePathStaysInItsRoot) {
   EXPECT_EQ(os::absolute_path("C:\\a\\..\\..\\b\\.\\c"), "C:/b/c");
   EXPECT_EQ(os::absolute_path("C:/.."), "C:/");
   EXPECT_EQ(os::absolute_path("//server/share/../a"), "//server/share/a");
+  EXPECT_EQ(os::absolute_path("//server//share/a"), "//server/share/a");
   EXPECT_EQ(os::absolute_path("\\\\?\\UNC\\server\\share\\a"), "//server/share/a");
   EXPECT_TRUE(os::is_absolute(os::absolute_path("a")));
 }
