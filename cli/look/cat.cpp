@@ -53,8 +53,8 @@ std::string shortest(double value) {
 
 // Returns the text of element `index` of packed elements.
 //
-// Floats become double, which holds all values of the smaller dtypes exactly, and then text
-// by std::to_chars. Python, JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
+// Floats become double, which holds all values of the smaller dtypes exactly, and then text by std::to_chars. Python,
+// JavaScript and jq read JSON numbers as doubles, so they get exactly the value in the file.
 //
 // A float is the shortest decimal that reads back, as a double, to exactly the value in the file: 0.1 as F32 is
 // 0.10000000149011612. Text mode: 1.0, nan, inf, -inf, true, false, 1.0+2.0j. A BOOL byte over 1 is a number. JSON mode

@@ -1,5 +1,5 @@
-// Arrays as DLPack tensors (https://dmlc.github.io/dlpack), of version 1.1 and without a version. A tensor owns
-// its shape and its strides, and keeps the memory of the array alive.
+// Arrays as DLPack tensors (https://dmlc.github.io/dlpack), of version 1.1 and without a version. A tensor owns its
+// shape and its strides, and keeps the memory of the array alive.
 #include <safetensors/to_dlpack.h>
 
 #include <algorithm>

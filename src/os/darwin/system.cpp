@@ -1,7 +1,6 @@
 // The calls that macOS has in a form of its own. Those that it lacks fail with EOPNOTSUPP.
 //
-// macOS bypasses the page cache by a call after open(). File systems are classified by their flags and
-// names.
+// macOS bypasses the page cache by a call after open(). File systems are classified by their flags and names.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>

@@ -1,8 +1,8 @@
-// The calls of Linux about files and processors. Each does little more than one
-// system call: tests answer system calls in place of the kernel, so all decisions are in the callers.
+// The calls of Linux about files and processors. Each does little more than one system call: tests answer system calls
+// in place of the kernel, so all decisions are in the callers.
 //
-// File systems are classified by the magic number of statfs(). Most numbers are written out, because
-// <linux/magic.h> does not name all of them. An unknown number means local.
+// File systems are classified by the magic number of statfs(). Most numbers are written out, because <linux/magic.h>
+// does not name all of them. An unknown number means local.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
