@@ -97,13 +97,13 @@ enum {
   SAFETENSORS_ERROR_INVALID_OFFSET = 60, /**< rule 6: a hole, an overlap, or an end before its begin */
   SAFETENSORS_ERROR_SIZE_OVERFLOW = 70,  /**< rule 7: the number of bits is larger than 2^64-1 */
   SAFETENSORS_ERROR_MISALIGNED_SIZE = 80, /**< rule 8: the elements of a sub-byte dtype do not fill whole bytes */
-  SAFETENSORS_ERROR_SIZE_MISMATCH =
-      90, /**< rule 9: the size of `data_offsets` differs from the size of dtype and shape */
+  /** rule 9: the size of `data_offsets` differs from the size of dtype and shape */
+  SAFETENSORS_ERROR_SIZE_MISMATCH = 90,
   SAFETENSORS_ERROR_INCOMPLETE_DATA = 100, /**< rule 10: the file is shorter or longer than its tensors */
-  SAFETENSORS_ERROR_INVALID_INDEX =
-      110, /**< the index of a sharded checkpoint (which tensor is in which file) is invalid */
-  SAFETENSORS_ERROR_AMBIGUOUS_CHECKPOINT =
-      111,                                /**< a folder has several files or indexes, and none of them has precedence */
+  /** the index of a sharded checkpoint (which tensor is in which file) is invalid */
+  SAFETENSORS_ERROR_INVALID_INDEX = 110,
+  /** a folder has several files or indexes, and none of them has precedence */
+  SAFETENSORS_ERROR_AMBIGUOUS_CHECKPOINT = 111,
   SAFETENSORS_ERROR_RESERVED_NAME = 120,  /**< a tensor cannot be named `__metadata__` */
   SAFETENSORS_ERROR_DUPLICATE_NAME = 121, /**< a tensor or metadata key was added twice, or a tensor is in two files */
   SAFETENSORS_ERROR_DATA_LENGTH = 122,    /**< the number of bytes does not match dtype and shape */
@@ -113,8 +113,8 @@ enum {
   SAFETENSORS_ERROR_WRITER_CLOSED = 132,     /**< the writer was used after safetensors_writer_commit() */
   SAFETENSORS_ERROR_INVALID_ARGUMENT = 140,  /**< an argument is invalid; the message names it */
   SAFETENSORS_ERROR_NOT_FOUND = 141,         /**< there is no tensor, metadata key or file with this name */
-  SAFETENSORS_ERROR_DTYPE_MISMATCH =
-      142, /**< the tensor has another dtype than the call needs, or the cast is not possible */
+  /** the tensor has another dtype than the call needs, or the cast is not possible */
+  SAFETENSORS_ERROR_DTYPE_MISMATCH = 142,
   SAFETENSORS_ERROR_MISALIGNED_MEMORY = 143, /**< the address is not aligned for the type */
   SAFETENSORS_ERROR_BUFFER_SIZE = 144,       /**< the destination does not have exactly the size of the result */
   SAFETENSORS_ERROR_NOT_WRITABLE = 145,      /**< the memory is read-only */
@@ -132,17 +132,17 @@ enum {
   SAFETENSORS_ERROR_WRITE_FAILED = 173,            /**< writing failed; `os_error` has the reason */
   SAFETENSORS_ERROR_SYNC_FAILED = 174,             /**< the data could not be made durable; `os_error` has the reason */
   SAFETENSORS_ERROR_OVERLAPPING_DESTINATION = 147, /**< two tensors of a plan would be read into the same memory */
-  SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE =
-      148,                                /**< a cast of integers: an element is outside the range of the new dtype */
+  /** a cast of integers: an element is outside the range of the new dtype */
+  SAFETENSORS_ERROR_VALUE_OUT_OF_RANGE = 148,
   SAFETENSORS_ERROR_REPLACE_FAILED = 175, /**< the new file could not replace the old file; the old file is unchanged */
   SAFETENSORS_ERROR_REPLACED_NOT_DURABLE = 176, /**< the new file is in place, but may be lost after a power cut */
   SAFETENSORS_ERROR_FILE_TRUNCATED = 177,       /**< the file became shorter after it was opened */
-  SAFETENSORS_ERROR_FILE_CHANGED =
-      178, /**< the path leads to another file than the one opened, or the file has changed since */
+  /** the path leads to another file than the one opened, or the file has changed since */
+  SAFETENSORS_ERROR_FILE_CHANGED = 178,
   SAFETENSORS_ERROR_MAP_FAILED = 179,  /**< the file could not be mapped into memory */
   SAFETENSORS_ERROR_UNSUPPORTED = 180, /**< the system, the file system or the memory does not support the operation */
-  SAFETENSORS_ERROR_DEVICE_FAILED =
-      181, /**< the driver of an accelerator reported an error; the message has its reason */
+  /** the driver of an accelerator reported an error; the message has its reason */
+  SAFETENSORS_ERROR_DEVICE_FAILED = 181,
   SAFETENSORS_ERROR_HEADER_DOES_NOT_FIT = 182, /**< edit in place: the new header is longer than the old one */
   SAFETENSORS_ERROR_CANCELLED = 190            /**< a callback of the caller ended the operation */
 };
@@ -204,10 +204,10 @@ enum {
   SAFETENSORS_DTYPE_F8_E4M3 = 15, /**< 8 bits: 4 of exponent, 3 of mantissa; no infinity */
   SAFETENSORS_DTYPE_F8_E5M2 = 16, /**< 8 bits: 5 of exponent, 2 of mantissa */
   SAFETENSORS_DTYPE_F8_E8M0 = 17, /**< 8 bits of exponent: a power of two */
-  SAFETENSORS_DTYPE_F8_E4M3FNUZ =
-      18, /**< 8 bits: 4 of exponent (other bias), 3 of mantissa; no infinity, no negative zero */
-  SAFETENSORS_DTYPE_F8_E5M2FNUZ =
-      19, /**< 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero */
+  /** 8 bits: 4 of exponent (other bias), 3 of mantissa; no infinity, no negative zero */
+  SAFETENSORS_DTYPE_F8_E4M3FNUZ = 18,
+  /** 8 bits: 5 of exponent (other bias), 2 of mantissa; no infinity, no negative zero */
+  SAFETENSORS_DTYPE_F8_E5M2FNUZ = 19,
   SAFETENSORS_DTYPE_F6_E2M3 = 20, /**< 6 bits: 2 of exponent, 3 of mantissa; packed */
   SAFETENSORS_DTYPE_F6_E3M2 = 21, /**< 6 bits: 3 of exponent, 2 of mantissa; packed */
   SAFETENSORS_DTYPE_F4 = 22,      /**< 4 bits (E2M1): 2 of exponent, 1 of mantissa; packed */

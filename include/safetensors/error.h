@@ -165,10 +165,6 @@ struct GiveTheObjectANameFirst {};
 //   NamedTensor("w", {2}, elements);
 struct KeepTheElementsInAVariable {};
 
-inline Error error_of(Errc code, std::string message) noexcept {
-  return {code, 0, Error::kNoOffset, {}, std::move(message)};
-}
-
 [[noreturn]] inline void throw_error(const Error& error) {
 #if defined(__cpp_exceptions)
   throw Exception(error);
@@ -195,13 +191,10 @@ class [[nodiscard]] Status {
   /// @{
   /// Returns the error. Call it only when ok() is false.
   [[nodiscard]] const Error& error() const& noexcept {
-    assert(!ok() && "error of a Status that is ok");
+    assert(!ok() && "error of a success");
     return *error_;
   }
-  [[nodiscard]] Error error() && noexcept {
-    assert(!ok() && "error of a Status that is ok");
-    return std::move(*error_);
-  }
+  [[nodiscard]] Error error() && noexcept { return std::move(const_cast<Error&>(std::as_const(*this).error())); }
   /// @}
 
   /// Throws Exception when ok() is false.
@@ -226,7 +219,7 @@ class [[nodiscard]] Result {
   Result(T value) noexcept(std::is_nothrow_move_constructible_v<T>)  // NOLINT(google-explicit-constructor)
       : value_(std::in_place, std::move(value)) {}
   /// Makes a failure.
-  Result(Error error) noexcept : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error) noexcept : status_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   /// Returns true when the Result holds a value.
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
@@ -235,16 +228,16 @@ class [[nodiscard]] Result {
 
   /// @{
   /// Returns the error. Call it only when ok() is false.
-  [[nodiscard]] const Error& error() const& noexcept { return *failure(); }
-  [[nodiscard]] Error error() && noexcept { return std::move(*const_cast<Error*>(failure())); }
+  [[nodiscard]] const Error& error() const& noexcept { return status_.error(); }
+  [[nodiscard]] Error error() && noexcept { return std::move(status_).error(); }
   /// @}
 
   /// @{
   /// Returns the value, or throws Exception when ok() is false. A temporary Result returns the value itself instead of
   /// a reference, so that no reference can dangle.
-  [[nodiscard]] T& value() & { return *checked(); }
-  [[nodiscard]] const T& value() const& { return *const_cast<Result*>(this)->checked(); }
-  [[nodiscard]] T value() && { return std::move(*checked()); }
+  [[nodiscard]] T& value() & { return status_.value(), *value_; }
+  [[nodiscard]] const T& value() const& { return status_.value(), *value_; }
+  [[nodiscard]] T value() && { return status_.value(), *std::move(value_); }
   /// @}
 
   /// @{
@@ -268,19 +261,11 @@ class [[nodiscard]] Result {
     assert(ok() && "value of a Result that holds an error");
     return value_.operator->();
   }
-  const Error* failure() const noexcept {
-    assert(!ok() && "error of a Result that is ok");
-    return &error_;
-  }
-  T* checked() {
-    if (!ok()) detail::throw_error(error_);
-    return value_.operator->();
-  }
 
   // A std::variant would add 1,550 lines to this header, and 57 MB to the memory that the vendored file needs to
   // compile.
   std::optional<T> value_;
-  Error error_;
+  Status status_;
 };
 
 }  // namespace v0

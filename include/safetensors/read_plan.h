@@ -38,16 +38,16 @@ struct Destination {
 
 /// Modes in which reads use the page cache of the system.
 enum class Cache : std::uint8_t {
-  /// Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
-  /// Reads of less than 64 KiB, from a network, and from a file system without direct reads go through the cache.
-  keep,
-  /// Read all data through the cache, and keep it there. Use this for files that you will read again soon.
-  fill,
   /// Works as `fill` if the files and the results together fit into half of the memory of the machine, or of the limit
   /// of the control group. Otherwise works as `keep`. Files whose data is in the cache already do not count. All other
   /// files count with their whole size. So the next process that reads the files finds them in the cache, unless they
   /// are too large for it. The decision is made once, when the plan begins.
   automatic,
+  /// Read cached data from the cache, and all other data directly from the device, so that the cache stays as it is.
+  /// Reads of less than 64 KiB, from a network, and from a file system without direct reads go through the cache.
+  keep,
+  /// Read all data through the cache, and keep it there. Use this for files that you will read again soon.
+  fill,
 };
 
 /// Options of ReadPlan::execute() and ReadPlan::stream(). Every member has a default. 0 means that the library chooses.
@@ -139,7 +139,8 @@ struct ReadResult {
   /// Returns the array of the tensor with this name. Throws Exception if the plan read no such tensor.
   [[nodiscard]] const Array& operator[](std::string_view name) const& {
     if (const Array* array = find(name)) return *array;
-    detail::throw_error(detail::error_of(Errc::not_found, "the plan read no tensor `" + printable(name) + "`"));
+    detail::throw_error(
+        {Errc::not_found, 0, Error::kNoOffset, {}, "the plan read no tensor `" + printable(name) + "`"});
   }
   detail::GiveTheObjectANameFirst operator[](std::string_view name) const&& = delete;
 

@@ -16,8 +16,6 @@ namespace {
 using namespace safetensors;
 using namespace safetensors::c;
 
-constexpr int kCaches = 3;  // in C, they begin with the default
-static_assert((static_cast<int>(Cache::automatic) + 1) % kCaches == SAFETENSORS_CACHE_AUTOMATIC);
 static_assert(SAFETENSORS_DIM_KIND_ELLIPSIS == static_cast<int>(DimSlice::Kind::ellipsis));
 
 safetensors_dim dim_of(const DimSlice& dim) noexcept {
@@ -33,11 +31,8 @@ struct Wanted {
   Slice slice;
   Destination destination;
   std::optional<Dtype> cast;
-  std::optional<std::size_t> size;  // of the destination, if there is one
 
-  Status add_to(ReadPlan& plan, const Tensor& tensor, bool with_destination) const {
-    return plan.add(tensor, slice, with_destination ? destination : Destination(), cast);
-  }
+  [[nodiscard]] bool has_destination() const { return destination.bytes.data() != nullptr; }
 };
 
 Wanted wanted_of(Call& call, const safetensors_request* given) {
@@ -48,25 +43,12 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
   wanted.destination.bytes =
       call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
   wanted.destination.strides = call.list(request.strides, request.stride_count, "strides");
-  if (request.destination) wanted.size = request.destination_size;
   if (request.on_device != 0) {
     if (request.device < 0) call.invalid("invalid device ordinal " + std::to_string(request.device));
     wanted.destination.device = request.device;
   }
   if (request.cast != 0) wanted.cast = call.dtype(request.cast);
   return wanted;
-}
-
-// Adds a tensor to a plan. C++ would give new memory to a result whose destination has no bytes.
-void add(Call& call, ReadPlan& plan, const Tensor& tensor, const Wanted& wanted) {
-  if (wanted.size == 0) {
-    ReadPlan measured;
-    call.check(wanted.add_to(measured, tensor, false));
-    if (measured.nbytes() != 0)
-      call.fail(make_error(Errc::buffer_size, "tensor `" + printable(tensor.name()) + "`: the result has " +
-                                                  std::to_string(measured.nbytes()) + " bytes, the destination 0"));
-  }
-  if (call.ok()) call.check(wanted.add_to(plan, tensor, true));
 }
 
 Result<Shape> shape_of(const Tensor& tensor, const Wanted& wanted) {
@@ -85,11 +67,11 @@ void check_capacity(Call& call, std::size_t capacity, std::size_t needed) {
 
 ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
   const safetensors_read_options options = call.options(given);
-  call.enumerator("cache mode", options.cache, kCaches - 1);
+  call.enumerator("cache mode", options.cache, SAFETENSORS_CACHE_FILL);
   ReadOptions read;
   read.threads = options.threads;
   read.memory_limit = options.memory_limit;
-  if (call.ok()) read.cache = static_cast<Cache>((options.cache + kCaches - 1) % kCaches);
+  if (call.ok()) read.cache = static_cast<Cache>(options.cache);
   read.progress = progress_of(options.progress, options.user);
   read.device_stream = options.device_stream;
   return read;
@@ -166,7 +148,7 @@ safetensors_status safetensors_model_measure(const safetensors_model* model, con
     if (!shape && capacity != 0) call.invalid("argument shape is NULL");
     if (!call.ok()) return;
     ReadPlan plan;
-    call.check(wanted.add_to(plan, *tensor, false));
+    call.check(plan.add(*tensor, wanted.slice, {}, wanted.cast));
     if (!call.ok()) return;
     const Shape dims = call.value(shape_of(*tensor, wanted));
     if (rank) *rank = dims.rank();
@@ -184,10 +166,10 @@ safetensors_status safetensors_model_read(const safetensors_model* model, const 
     Call::clear(array);
     const auto tensor = call.tensor(model, name, name_length);
     const Wanted wanted = wanted_of(call, request);
-    if (!wanted.size) call.require(array, "array");
+    if (!wanted.has_destination()) call.require(array, "array");
     if (!call.ok()) return;
     safetensors_plan plan;
-    add(call, plan.plan, *tensor, wanted);
+    call.check(plan.plan.add(*tensor, wanted.slice, wanted.destination, wanted.cast));
     execute(call, plan, {}, array, array ? 1 : 0);
   });
 }
@@ -211,8 +193,8 @@ safetensors_status safetensors_plan_add(safetensors_plan* plan, const safetensor
     const auto tensor = call.tensor(model, name, name_length);
     const Wanted wanted = wanted_of(call, request);
     if (!call.ok()) return;
-    add(call, plan->plan, *tensor, wanted);
-    if (call.ok() && !wanted.size) plan->needs_arrays = true;
+    call.check(plan->plan.add(*tensor, wanted.slice, wanted.destination, wanted.cast));
+    if (call.ok() && !wanted.has_destination()) plan->needs_arrays = true;
   });
 }
 

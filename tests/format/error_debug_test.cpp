@@ -29,14 +29,14 @@ TEST(ErrorDeathTest, AssertsOnValueOfFailedResult) {
 
 TEST(ErrorDeathTest, AssertsOnErrorOfGoodResult) {
   Result<int> good = 1;
-  EXPECT_DEATH((void)good.error(), "error of a Result that is ok");
-  EXPECT_DEATH((void)std::move(good).error(), "error of a Result that is ok");
+  EXPECT_DEATH((void)good.error(), "error of a success");
+  EXPECT_DEATH((void)std::move(good).error(), "error of a success");
 }
 
 TEST(ErrorDeathTest, AssertsOnErrorOfGoodStatus) {
   Status good;
-  EXPECT_DEATH((void)good.error(), "error of a Status that is ok");
-  EXPECT_DEATH((void)std::move(good).error(), "error of a Status that is ok");
+  EXPECT_DEATH((void)good.error(), "error of a success");
+  EXPECT_DEATH((void)std::move(good).error(), "error of a success");
 }
 
 }  // namespace
