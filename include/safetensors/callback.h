@@ -20,11 +20,11 @@ namespace detail {
 template <class Held, class Callback, class Return, class... Parameters>
 inline constexpr bool kIsFunctionFor =
     std::conjunction_v<std::negation<std::is_same<Held, Callback>>, std::negation<std::is_member_pointer<Held>>,
-                       std::is_copy_constructible<Held>, std::is_invocable_r<Return, Held&, Parameters...>>;
+                       std::is_invocable_r<Return, Held&, Parameters...>>;
 }  // namespace detail
 
-/// Holds a function of the caller, or none. It takes functions, lambdas and std::function, and owns a copy. Use it like
-/// std::function. It does not take pointers to members.
+/// Holds a function of the caller, or none. It takes functions, lambdas and std::function. Use it like std::function,
+/// but copies share one function with its state. It does not take pointers to members.
 ///
 /// It exists because the header `functional` makes every file that includes it slow to compile.
 template <class Return, class... Parameters>
@@ -35,8 +35,8 @@ class Callback<Return(Parameters...)> {
   Callback() noexcept = default;
   Callback(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
   /// @}
-  /// Takes a copy of a function. A null pointer to a function and an empty std::function make a Callback without a
-  /// function. May throw what the copy throws, and `std::bad_alloc`.
+  /// Takes a function. A null pointer to a function and an empty std::function make a Callback without a function. May
+  /// throw what a copy of the function throws, and `std::bad_alloc`.
   template <class Function,
             std::enable_if_t<detail::kIsFunctionFor<Function, Callback, Return, Parameters...>, int> = 0>
   Callback(Function function) {  // NOLINT(google-explicit-constructor)
@@ -47,46 +47,22 @@ class Callback<Return(Parameters...)> {
       // Types that can be empty, such as std::function. Another type may have a bool with another meaning.
       if (!static_cast<bool>(std::as_const(function))) return;
     }
-    held_ = std::make_unique<HeldFunction<Function>>(std::move(function));
+    held_ = std::make_shared<Function>(std::move(function));
+    call_ = [](void* held, Parameters&&... parameters) -> Return {
+      return static_cast<Return>((*static_cast<Function*>(held))(std::forward<Parameters>(parameters)...));
+    };
   }
-  /// Copies the function. May throw what the copy throws, and `std::bad_alloc`.
-  Callback(const Callback& other) : held_(other.held_ == nullptr ? nullptr : other.held_->copy()) {}
-  /// Takes the function of `other`, which has none after that.
-  Callback(Callback&& other) noexcept = default;
-  /// Takes the function of `other`.
-  Callback& operator=(Callback other) noexcept {
-    held_ = std::move(other.held_);
-    return *this;
-  }
-  ~Callback() = default;
 
   /// Returns true if there is a function.
   explicit operator bool() const noexcept { return held_ != nullptr; }
   /// Calls the function. There must be one.
-  Return operator()(Parameters... parameters) const { return held_->call(std::forward<Parameters>(parameters)...); }
+  Return operator()(Parameters... parameters) const {
+    return call_(held_.get(), std::forward<Parameters>(parameters)...);
+  }
 
  private:
-  struct AnyFunction {
-    AnyFunction() = default;
-    AnyFunction(const AnyFunction&) = delete;
-    AnyFunction& operator=(const AnyFunction&) = delete;
-    virtual ~AnyFunction() = default;
-    virtual Return call(Parameters&&... parameters) = 0;
-    [[nodiscard]] virtual std::unique_ptr<AnyFunction> copy() const = 0;
-  };
-  template <class Held>
-  struct HeldFunction final : AnyFunction {
-    explicit HeldFunction(Held given) : function(std::move(given)) {}
-    Return call(Parameters&&... parameters) override {
-      return static_cast<Return>(function(std::forward<Parameters>(parameters)...));
-    }
-    [[nodiscard]] std::unique_ptr<AnyFunction> copy() const override {
-      return std::make_unique<HeldFunction>(function);
-    }
-    Held function;
-  };
-
-  std::unique_ptr<AnyFunction> held_;
+  std::shared_ptr<void> held_;
+  Return (*call_)(void* held, Parameters&&... parameters) = nullptr;
 };
 
 }  // namespace v0
