@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 
 namespace safetensors {
 inline namespace v0 {
@@ -56,16 +55,6 @@ enum class Dtype : std::uint8_t {
 /// Returns the name of a dtype in the file, such as "F32". Returns "unknown" for Dtype::UNKNOWN, and "?" for a number
 /// that is no Dtype. The memory is static.
 [[nodiscard]] SAFETENSORS_API std::string_view to_string(Dtype dtype) noexcept;
-
-namespace detail {
-struct CallToStringInstead {};
-}  // namespace detail
-/// @cond
-// The name that some programs try first: the error says which function they need. It is a template, so a function of
-// the program with this name that is no template comes first.
-template <class Type, std::enable_if_t<std::is_same_v<Type, Dtype>, int> = 0>
-detail::CallToStringInstead name(Type dtype) = delete;
-/// @endcond
 
 /// Finds the dtype with this name. Upper and lower case differ. Returns nullopt for any other text.
 [[nodiscard]] SAFETENSORS_API std::optional<Dtype> parse_dtype(std::string_view name) noexcept;

@@ -12,16 +12,6 @@
 namespace safetensors {
 inline namespace v0 {
 
-namespace detail {
-// Whether a type is no text, and its function native() gives one of the type Native.
-template <class Path, class Native, class = void>
-inline constexpr bool kIsPath = false;
-template <class Path, class Native>
-inline constexpr bool kIsPath<Path, Native, std::void_t<decltype(std::declval<const Path&>().native())>> =
-    !std::is_convertible_v<const Path&, std::string_view> &&
-    std::is_convertible_v<decltype(std::declval<const Path&>().native()), Native>;
-}  // namespace detail
-
 /// A path in a file system, as the type of a parameter. You can pass text or a `std::filesystem::path`.
 ///
 /// A PathView does not own the text. The text must stay valid as long as the PathView is in use. For a parameter, that
@@ -34,11 +24,15 @@ class PathView {
   /// Refers to the text of the caller.
   template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
   constexpr PathView(const Text& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
-  template <class Path, std::enable_if_t<detail::kIsPath<Path, std::string_view>, int> = 0>
+  template <class Path,
+            std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Path&>().native()), std::string_view>,
+                             int> = 0>
   PathView(const Path& path) noexcept : text_(path.native()) {}  // NOLINT(google-explicit-constructor)
 #ifdef _WIN32
   // Converts UTF-16 to UTF-8.
-  template <class Path, std::enable_if_t<detail::kIsPath<Path, std::wstring_view>, char> = 0>
+  template <class Path,
+            std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Path&>().native()), std::wstring_view>,
+                             char> = 0>
   PathView(const Path& path) {  // NOLINT(google-explicit-constructor)
     const auto text = path.u8string();
     converted_.assign(text.begin(), text.end());

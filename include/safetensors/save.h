@@ -21,12 +21,6 @@
 namespace safetensors {
 inline namespace v0 {
 
-namespace detail {
-// Whether the type of an argument `Elements&&` is a temporary object that owns its elements.
-template <class Elements>
-inline constexpr bool kIsTemporary = !std::is_reference_v<Elements> && !kIsView<std::remove_cv_t<Elements>>;
-}  // namespace detail
-
 /// A tensor for save(): its name and its elements. The elements come from memory of the caller, from an Array, or from
 /// a Tensor of another file.
 ///
@@ -37,24 +31,26 @@ class NamedTensor {
  public:
   /// Takes elements in C order: a std::vector, std::array, std::span or built-in array. The type of the elements
   /// decides the dtype: see ElementOf. If the number of elements is not `shape.numel()`, save() returns data_length.
-  template <class Elements, class = detail::ElementIn<const Elements>>
+  template <class Elements, class Element = std::remove_const_t<detail::ElementIn<const Elements>>>
   NamedTensor(std::string_view name, Shape shape, const Elements& elements)
       : name_(name),
-        dtype_(detail::dtype_of<std::remove_cv_t<detail::ElementIn<const Elements>>>()),
+        dtype_(detail::dtype_of<Element>()),
         shape_(std::move(shape)),
-        bytes_(as_bytes(Span<detail::ElementIn<const Elements>>(elements))) {}
-  /// Takes a container that owns its elements, and keeps it.
+        bytes_(as_bytes(Span<const Element>(elements))) {}
+  /// Takes a temporary object with elements, such as a std::vector, and keeps it.
   template <class Elements, class = detail::ElementIn<const Elements>,
-            std::enable_if_t<detail::kIsTemporary<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements>,
+            std::enable_if_t<!std::is_reference_v<Elements> && !std::is_const_v<Elements> && !std::is_array_v<Elements>,
                              int> = 0>
   NamedTensor(std::string_view name, Shape shape, Elements&& elements)
-      : NamedTensor(name, std::move(shape), std::make_shared<const Elements>(std::forward<Elements>(elements))) {}
+      : NamedTensor(name, std::move(shape), std::as_const(elements)) {
+    const auto kept = std::make_shared<const Elements>(std::forward<Elements>(elements));
+    bytes_ = as_bytes(Span(*kept));
+    elements_ = kept;
+  }
   /// @cond
   // A const temporary cannot be moved, and a temporary built-in array cannot be kept. Both would be gone before save().
-  template <class Elements, class = detail::ElementIn<const Elements>,
-            std::enable_if_t<detail::kIsTemporary<Elements> && (std::is_const_v<Elements> || std::is_array_v<Elements>),
-                             int> = 0>
-  NamedTensor(std::string_view, Shape, Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;
+  template <class Elements, class = detail::ElementIn<const Elements>>
+  NamedTensor(std::string_view, Shape, const Elements&&, detail::KeepTheElementsInAVariable = {}) = delete;
   /// @endcond
   /// Takes elements whose dtype is known only when the program runs.
   NamedTensor(const TensorData& tensor)  // NOLINT(google-explicit-constructor)
@@ -87,12 +83,6 @@ class NamedTensor {
   detail::GiveTheObjectANameFirst tensor() const&& = delete;
 
  private:
-  template <class Elements>
-  NamedTensor(std::string_view name, Shape shape, std::shared_ptr<const Elements> elements)
-      : NamedTensor(name, std::move(shape), *elements) {
-    elements_ = std::move(elements);
-  }
-
   std::string name_;
   Dtype dtype_;
   Shape shape_;

@@ -16,24 +16,13 @@
 namespace safetensors {
 inline namespace v0 {
 
-template <class T>
-class Span;
-
 namespace detail {
-// Whether a type is a view, so that its elements outlive it.
-template <class Type>
-inline constexpr bool kIsView = false;
-template <class T>
-inline constexpr bool kIsView<Span<T>> = true;
-#if defined(__cpp_lib_span)
-template <class T, std::size_t Extent>
-inline constexpr bool kIsView<std::span<T, Extent>> = true;
-#endif
-
-// The type of the elements of a container, which may be const. A type without data() and size() has no such type.
-template <class Container>
-using ElementIn = std::enable_if_t<std::is_convertible_v<decltype(std::size(std::declval<Container&>())), std::size_t>,
-                                   std::remove_pointer_t<decltype(std::data(std::declval<Container&>()))>>;
+// The type of the elements of a container, which may be const. A type without data() and size() has no such type. The
+// elements of a temporary object are const, unless it is a view, whose elements outlive it.
+template <class Container,
+          class Object = std::conditional_t<std::is_reference_v<Container>, Container, const Container&>>
+using ElementIn = std::enable_if_t<std::is_convertible_v<decltype(std::size(std::declval<Object>())), std::size_t>,
+                                   std::remove_pointer_t<decltype(std::data(std::declval<Object>()))>>;
 }  // namespace detail
 
 /// A view of elements in memory: a pointer and a number of elements. It does not own them, and it works as std::span
@@ -62,8 +51,8 @@ class Span {
   /// end with the statement.
   template <class Container,
             std::enable_if_t<!std::is_same_v<std::remove_cv_t<std::remove_reference_t<Container>>, Span> &&
-                                 (std::is_const_v<T> || std::is_lvalue_reference_v<Container> ||
-                                  detail::kIsView<std::remove_cv_t<Container>>),
+                                 (std::is_const_v<T> || std::is_reference_v<Container> ||
+                                  std::is_trivially_copyable_v<Container>),
                              int> = 0,
             std::enable_if_t<std::is_convertible_v<detail::ElementIn<Container> (*)[], T (*)[]>, int> = 0>
   constexpr Span(Container&& container) noexcept  // NOLINT(google-explicit-constructor)
@@ -106,10 +95,8 @@ class Span {
 };
 
 /// @cond
-template <class T>
-Span(T*, std::size_t) -> Span<T>;
 template <class Container>
-Span(Container&&) -> Span<detail::ElementIn<Container>>;
+Span(Container&&) -> Span<detail::ElementIn<Container&>>;
 /// @endcond
 
 /// Returns the bytes of elements for reading.
