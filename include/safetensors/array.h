@@ -43,37 +43,23 @@ enum class MemoryKind : std::uint8_t {
 /// threads use it, use a lock of your own.
 class Array {
  public:
-  /// Makes an Array of shape [0], dtype U8, without memory.
+  /// Makes an Array of shape [0], dtype U8, without memory. An Array that was moved from has the shape [0] and no
+  /// bytes.
   Array() noexcept = default;
   /// Makes an Array over memory of the caller. The size of `bytes` must be the size of `shape.numel()` elements of
   /// `dtype`. `owner` keeps the memory alive. `memory` decides whether the Array is writable().
   Array(Dtype dtype, Shape shape, Span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind memory) noexcept
-      : dtype_(dtype),
-        memory_(memory),
-        shape_(std::move(shape)),
-        data_(bytes.data()),
-        size_(bytes.size()),
-        owner_(std::move(owner)) {}
-  /// Makes a copy, which shares the memory.
-  Array(const Array&) = default;
-  /// Moves the memory. After that, `other` has the shape [0] and no bytes.
-  Array(Array&& other) noexcept : dtype_(other.dtype_), memory_(other.memory_) { swap(other); }
-  /// Copies or moves the memory of `other`.
-  Array& operator=(Array other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~Array() = default;
+      : dtype_(dtype), memory_(memory), elements_(bytes, std::move(shape), std::move(owner)) {}
 
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
   /// Returns the shape. The reference is valid as long as this object exists.
-  [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
+  [[nodiscard]] const Shape& shape() const& noexcept { return elements_.shape; }
   detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the number of elements.
-  [[nodiscard]] std::uint64_t numel() const noexcept { return shape_.numel(); }
+  [[nodiscard]] std::uint64_t numel() const noexcept { return shape().numel(); }
   /// Returns the size of the memory in bytes. It is 0 if the Array has a shape, but no bytes.
-  [[nodiscard]] std::uint64_t nbytes() const noexcept { return size_; }
+  [[nodiscard]] std::uint64_t nbytes() const noexcept { return elements_.span.size(); }
   /// Returns the kind of memory.
   [[nodiscard]] MemoryKind memory() const noexcept { return memory_; }
   /// Returns true for the kinds `owned` and `copy_on_write_map`.
@@ -82,13 +68,13 @@ class Array {
   }
 
   /// Returns the memory for reading. It is valid as long as any copy of this Array or of its owner() exists.
-  [[nodiscard]] Span<const std::byte> bytes() const& noexcept { return {data_, size_}; }
+  [[nodiscard]] Span<const std::byte> bytes() const& noexcept { return elements_.span; }
   detail::GiveTheObjectANameFirst bytes() const&& = delete;
   /// Returns the memory for writing. It is valid as long as any copy of this Array or of its owner() exists.
   /// Error: not_writable.
   [[nodiscard]] Result<Span<std::byte>> mutable_bytes() & noexcept {
     if (!writable()) return read_only_error();
-    return Span<std::byte>(data_, size_);
+    return elements_.span;
   }
   detail::GiveTheObjectANameFirst mutable_bytes() && = delete;
 
@@ -102,8 +88,8 @@ class Array {
   /// - unsupported: the machine is big-endian, and an element has several bytes. Use bytes() and swap the bytes.
   template <class T>
   [[nodiscard]] Result<Span<const T>> as() const& noexcept {
-    if (Status status = check<T>(); !status) return std::move(status).error();
-    return Span<const T>(reinterpret_cast<const T*>(data_), size_ / sizeof(T));
+    if (Status status = check(detail::element_type<T>(dtype_)); !status) return std::move(status).error();
+    return Span<const T>(reinterpret_cast<const T*>(bytes().data()), bytes().size() / sizeof(T));
   }
   template <class T>
   detail::GiveTheObjectANameFirst as() const&& = delete;
@@ -113,8 +99,8 @@ class Array {
   template <class T>
   [[nodiscard]] Result<Span<T>> as_mutable() & noexcept {
     if (!writable()) return read_only_error();
-    if (Status status = check<T>(); !status) return std::move(status).error();
-    return Span<T>(reinterpret_cast<T*>(data_), size_ / sizeof(T));
+    if (Status status = check(detail::element_type<T>(dtype_)); !status) return std::move(status).error();
+    return Span<T>(reinterpret_cast<T*>(elements_.span.data()), bytes().size() / sizeof(T));
   }
   template <class T>
   detail::GiveTheObjectANameFirst as_mutable() && = delete;
@@ -128,27 +114,13 @@ class Array {
   /// shapes.
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> get() const noexcept {
-    return typed<const T>(nullptr);
-  }
-  template <class T>
-  [[nodiscard]] Result<TypedView<const T>> get(const Shape& shape) const noexcept {
-    return typed<const T>(&shape);
-  }
-  /// @}
-  /// @{
-  /// Returns the elements as a writable typed view. Errors: not_writable, and those of get().
-  template <class T>
-  [[nodiscard]] Result<TypedView<T>> get_mutable() noexcept {
-    if (!writable()) return read_only_error();
     return typed<T>(nullptr);
   }
   template <class T>
-  [[nodiscard]] Result<TypedView<T>> get_mutable(const Shape& shape) noexcept {
-    if (!writable()) return read_only_error();
+  [[nodiscard]] Result<TypedView<const T>> get(const Shape& shape) const noexcept {
     return typed<T>(&shape);
   }
   /// @}
-
   /// Returns a slice of the Array without a copy. The result shares the memory and keeps it alive.
   ///
   /// The slice must be contiguous: see ResolvedSlice::contiguous(). For example, a range of rows is contiguous.
@@ -160,46 +132,22 @@ class Array {
   [[nodiscard]] SAFETENSORS_API Status release() const noexcept;
 
   /// Returns the owner of the memory. It keeps the memory alive without the Array.
-  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return elements_.owner; }
 
  private:
-  // The requirements of a C++ type on the Array.
-  struct TypeCheck {
-    bool accepted;  // the type accepts the dtype
-    bool boolean;   // the type is bool
-    bool indexed;   // the shape gives the index of an element, so an element must be whole bytes
-    std::size_t alignment, size;
-    std::optional<Dtype> dtype;    // of the type, for the message
-    const Shape* shape = nullptr;  // null: every shape is accepted
-  };
-  [[nodiscard]] SAFETENSORS_API Status check(const TypeCheck& type) const noexcept;
+  // shaped: the shape gives the index of an element, so an element must be whole bytes. shape: null for any shape.
+  [[nodiscard]] SAFETENSORS_API Status check(const detail::ElementType& type, bool shaped = false,
+                                             const Shape* shape = nullptr) const noexcept;
   template <class T>
-  [[nodiscard]] Status check(bool indexed = false, const Shape* shape = nullptr) const noexcept {
-    return check({ElementOf<T>::accepts(dtype_), std::is_same_v<T, bool>, indexed, alignof(T), sizeof(T),
-                  detail::own_dtype<T>(), shape});
-  }
-  template <class T>
-  [[nodiscard]] Result<TypedView<T>> typed(const Shape* shape) const noexcept {
-    if (Status status = check<std::remove_const_t<T>>(true, shape); !status) return std::move(status).error();
-    return TypedView<T>(reinterpret_cast<T*>(data_), shape_, owner_);
+  [[nodiscard]] Result<TypedView<const T>> typed(const Shape* shape) const noexcept {
+    if (Status status = check(detail::element_type<T>(dtype_), true, shape); !status) return std::move(status).error();
+    return TypedView<const T>(reinterpret_cast<const T*>(bytes().data()), this->shape(), owner());
   }
   [[nodiscard]] static SAFETENSORS_API Error read_only_error() noexcept;
 
-  void swap(Array& other) noexcept {
-    std::swap(dtype_, other.dtype_);
-    std::swap(memory_, other.memory_);
-    std::swap(shape_, other.shape_);
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    owner_.swap(other.owner_);
-  }
-
   Dtype dtype_ = Dtype::U8;
   MemoryKind memory_ = MemoryKind::owned;
-  Shape shape_{0};
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-  std::shared_ptr<const void> owner_;
+  detail::Elements<std::byte> elements_;
 };
 
 }  // namespace v0

@@ -23,19 +23,6 @@ namespace safetensors {
 inline namespace v0 {
 
 namespace detail {
-// The kind of a C++ type. With the size of the type, it decides which dtypes the type accepts.
-enum class ElementKind : std::uint8_t {
-  none,
-  boolean,
-  bytes,
-  text,
-  integer,
-  unsigned_integer,
-  floating,
-  brain,
-  complex
-};
-
 // True for std::complex<float> and for types with the same functions real() and imag(). It needs no header of these
 // types.
 template <class T, class = void>
@@ -47,54 +34,35 @@ inline constexpr bool
             std::is_same_v<std::decay_t<decltype(std::declval<const T&>().imag())>, float> &&
         sizeof(T) == 8 && std::is_trivially_copyable_v<T>;
 
+// Returns the dtype with which elements of T are saved. Returns nullopt for char, which may be I8 or U8, and for types
+// that cannot be elements.
 template <class T>
-constexpr ElementKind element_kind() noexcept {
+constexpr std::optional<Dtype> element_dtype() noexcept {
 #if defined(__STDCPP_BFLOAT16_T__)
-  if (std::is_same_v<T, std::bfloat16_t>) return ElementKind::brain;
+  if (std::is_same_v<T, std::bfloat16_t>) return Dtype::BF16;
 #endif
 #if defined(__STDCPP_FLOAT16_T__)
-  if (std::is_same_v<T, std::float16_t>) return ElementKind::floating;
+  if (std::is_same_v<T, std::float16_t>) return Dtype::F16;
 #endif
 #if defined(SAFETENSORS_HAS_FLOAT16)
-  if (std::is_same_v<T, _Float16>) return ElementKind::floating;
+  if (std::is_same_v<T, _Float16>) return Dtype::F16;
 #endif
-  if (std::is_same_v<T, bool>) return ElementKind::boolean;
-  if (std::is_same_v<T, std::byte>) return ElementKind::bytes;
-  if (std::is_same_v<T, char>) return ElementKind::text;
-  if (std::is_same_v<T, float> || std::is_same_v<T, double>) return ElementKind::floating;
 #if defined(__cpp_char8_t)
-  if (std::is_same_v<T, char8_t>) return ElementKind::none;
+  if (std::is_same_v<T, char8_t>) return std::nullopt;
 #endif
-  if (std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>)
-    return ElementKind::none;
-  if (std::is_integral_v<T> && sizeof(T) <= 8)
-    return std::is_signed_v<T> ? ElementKind::integer : ElementKind::unsigned_integer;
-  return kIsComplexFloat<T> ? ElementKind::complex : ElementKind::none;
-}
-
-// Returns the dtype with which elements of a type of `size` bytes are saved. Returns nullopt for char, which may be I8
-// or U8, and for types that cannot be elements.
-constexpr std::optional<Dtype> element_dtype(ElementKind kind, std::size_t size) noexcept {
-  constexpr Dtype kIntegers[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
+  if (std::is_same_v<T, char> || std::is_same_v<T, wchar_t> || std::is_same_v<T, char16_t> ||
+      std::is_same_v<T, char32_t>)
+    return std::nullopt;
+  if (std::is_same_v<T, bool>) return Dtype::BOOL;
+  if (std::is_same_v<T, std::byte>) return Dtype::U8;
+  if (std::is_same_v<T, float>) return Dtype::F32;
+  if (std::is_same_v<T, double>) return Dtype::F64;
+  if (kIsComplexFloat<T>) return Dtype::C64;
+  if (!std::is_integral_v<T> || sizeof(T) > 8) return std::nullopt;
+  constexpr Dtype kSigned[] = {Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64};
   constexpr Dtype kUnsigned[] = {Dtype::U8, Dtype::U16, Dtype::U32, Dtype::U64};
-  const std::size_t index = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
-  if (kind == ElementKind::boolean) return Dtype::BOOL;
-  if (kind == ElementKind::bytes) return Dtype::U8;
-  if (kind == ElementKind::integer) return kIntegers[index];
-  if (kind == ElementKind::unsigned_integer) return kUnsigned[index];
-  if (kind == ElementKind::floating) return size == 2 ? Dtype::F16 : size == 4 ? Dtype::F32 : Dtype::F64;
-  if (kind == ElementKind::brain) return Dtype::BF16;
-  if (kind == ElementKind::complex) return Dtype::C64;
-  return std::nullopt;
-}
-
-constexpr bool element_accepts(ElementKind kind, std::size_t size, Dtype dtype) noexcept {
-  const bool float8 = dtype >= Dtype::F8_E4M3 && dtype <= Dtype::F8_E5M2FNUZ;
-  if (kind == ElementKind::text) return dtype == Dtype::I8 || dtype == Dtype::U8;
-  if (kind == ElementKind::bytes) return float8 || dtype == Dtype::U8 || dtype == Dtype::I8 || dtype == Dtype::BOOL;
-  if (kind == ElementKind::unsigned_integer && size == 1) return float8 || dtype == Dtype::U8 || dtype == Dtype::BOOL;
-  if (kind == ElementKind::unsigned_integer && size == 2 && (dtype == Dtype::F16 || dtype == Dtype::BF16)) return true;
-  return element_dtype(kind, size) == dtype;
+  const std::size_t index = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+  return std::is_signed_v<T> ? kSigned[index] : kUnsigned[index];
 }
 }  // namespace detail
 
@@ -132,37 +100,46 @@ constexpr bool element_accepts(ElementKind kind, std::size_t size, Dtype dtype) 
 /// @endcode
 template <class T>
 struct ElementOf {
-  static_assert(detail::element_kind<T>() != detail::ElementKind::none,
+  static_assert(std::is_same_v<T, char> || detail::element_dtype<T>(),
                 "no dtype has elements of this type: use float, double, bool, char, std::byte, an integer type of 8 to "
                 "64 bits, std::complex<float>, _Float16 or std::bfloat16_t, or specialize safetensors::ElementOf");
   /// Returns true when T accepts elements of `dtype`.
   static constexpr bool accepts(Dtype dtype) noexcept {
-    return detail::element_accepts(detail::element_kind<T>(), sizeof(T), dtype);
+    constexpr std::optional<Dtype> kOwn = detail::element_dtype<T>();
+    if (kOwn == Dtype::U8 && (dtype == Dtype::BOOL || (dtype >= Dtype::F8_E4M3 && dtype <= Dtype::F8_E5M2FNUZ)))
+      return true;
+    if (kOwn == Dtype::U16 && (dtype == Dtype::F16 || dtype == Dtype::BF16)) return true;
+    if (std::is_same_v<T, std::byte> && dtype == Dtype::I8) return true;
+    return std::is_same_v<T, char> ? dtype == Dtype::I8 || dtype == Dtype::U8 : kOwn == dtype;
   }
 };
 
 namespace detail {
+// ElementOf<T>::dtype if that member exists. Otherwise element_dtype<T>().
 template <class T, class = void>
-inline constexpr bool kHasDtype = false;
+inline constexpr std::optional<Dtype> kOwnDtype = element_dtype<T>();
 template <class T>
-inline constexpr bool kHasDtype<T, std::void_t<decltype(ElementOf<T>::dtype)>> = true;
-
-// Returns ElementOf<T>::dtype if that member exists. Otherwise returns element_dtype() of T.
-template <class T>
-constexpr std::optional<Dtype> own_dtype() noexcept {
-  if constexpr (kHasDtype<T>)
-    return ElementOf<T>::dtype;
-  else
-    return element_dtype(element_kind<T>(), sizeof(T));
-}
+inline constexpr std::optional<Dtype> kOwnDtype<T, std::void_t<decltype(ElementOf<T>::dtype)>> = ElementOf<T>::dtype;
 
 // Returns the dtype with which elements of T are saved, and to which Tensor::read_as<T>() casts.
 template <class T>
 constexpr Dtype dtype_of() noexcept {
-  static_assert(ElementOf<T>::accepts(own_dtype<T>().value_or(Dtype::F4)),
+  static_assert(ElementOf<T>::accepts(kOwnDtype<T>.value_or(Dtype::F4)),
                 "elements of this type have no dtype of their own: use std::int8_t or std::uint8_t for char, and give "
                 "ElementOf<T> a member `dtype` for a type of your own");
-  return *own_dtype<T>();
+  return *kOwnDtype<T>;
+}
+
+// What the library's own sources know of a C++ type.
+struct ElementType {
+  bool accepted;  // the type accepts the dtype of the elements
+  bool boolean;   // the type is bool
+  std::size_t alignment, size;
+  std::optional<Dtype> dtype;  // kOwnDtype
+};
+template <class T>
+constexpr ElementType element_type(Dtype dtype) noexcept {
+  return {ElementOf<T>::accepts(dtype), std::is_same_v<T, bool>, alignof(T), sizeof(T), kOwnDtype<T>};
 }
 }  // namespace detail
 

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,22 +59,6 @@ enum class Map : std::uint8_t {
 namespace detail {
 struct FileState;
 struct CheckpointState;
-
-// Returns false if there is not enough memory.
-template <class Vector>
-bool resize(Vector& vector, std::uint64_t size) noexcept {
-  if (size > vector.max_size()) return false;
-#if defined(__cpp_exceptions)
-  try {
-    vector.resize(static_cast<std::size_t>(size));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-#else
-  vector.resize(static_cast<std::size_t>(size));
-#endif
-  return true;
-}
 }  // namespace detail
 class Tensor;
 class File;
@@ -323,13 +306,12 @@ class Tensor {
   friend struct detail::Access<Tensor>;
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> typed(const Shape* shape) const noexcept;
-  // Returns the number of elements of a slice. Errors: those of Slice::resolve().
-  [[nodiscard]] SAFETENSORS_API Result<std::uint64_t> count(const Slice& slice,
-                                                            std::size_t element_size) const noexcept;
   [[nodiscard]] SAFETENSORS_API Error describe(Error error) const noexcept;
-  // Reads by a ReadPlan with one item.
-  [[nodiscard]] SAFETENSORS_API Status read_cast(Span<std::byte> destination, const Slice& slice,
-                                                 std::optional<Dtype> cast) const noexcept;
+  // Reads the elements of a slice into the memory that resize(elements, count) returns, and casts them if the type does
+  // not accept the dtype. resize() may throw std::bad_alloc and std::length_error.
+  [[nodiscard]] SAFETENSORS_API Status read_elements(const detail::ElementType& type, const Slice& slice,
+                                                     Span<std::byte> (*resize)(void* elements, std::size_t count),
+                                                     void* elements) const noexcept;
   Tensor(std::shared_ptr<const detail::FileState> state, const TensorInfo* info) noexcept
       : state_(std::move(state)), info_(info) {}
   std::shared_ptr<const detail::FileState> state_;
@@ -351,17 +333,14 @@ Result<TypedView<const T>> Tensor::typed(const Shape* shape) const noexcept {
 template <class T>
 Result<std::vector<T>> Tensor::read_as(const Slice& slice) const noexcept {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
-  Result<std::uint64_t> count = this->count(slice, sizeof(T));
-  if (!count) return std::move(count).error();
-  std::vector<T> values;
-  if (!detail::resize(values, *count)) return describe(detail::error_of(Errc::out_of_memory, "out of memory"));
-  const bool accepted = ElementOf<T>::accepts(dtype());
-  const std::optional<Dtype> cast = accepted ? std::nullopt : detail::own_dtype<T>();
-  if (!accepted && !cast)
-    return describe(detail::error_of(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
-  if (Status status = read_cast(as_writable_bytes(Span<T>(values)), slice, cast); !status)
-    return std::move(status).error();
-  return values;
+  std::vector<T> elements;
+  const auto resize = [](void* vector, std::size_t count) {
+    static_cast<std::vector<T>*>(vector)->resize(count);
+    return as_writable_bytes(Span<T>(*static_cast<std::vector<T>*>(vector)));
+  };
+  Status status = read_elements(detail::element_type<T>(dtype()), slice, resize, &elements);
+  if (!status) return std::move(status).error();
+  return elements;
 }
 
 }  // namespace v0

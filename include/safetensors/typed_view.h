@@ -16,6 +16,32 @@
 namespace safetensors {
 inline namespace v0 {
 
+namespace detail {
+// Elements, their shape, and the owner of their memory. An object that was moved from has the shape [0] and no memory.
+template <class T>
+struct Elements {
+  Elements() noexcept = default;
+  Elements(Span<T> given, Shape given_shape, std::shared_ptr<const void> given_owner) noexcept
+      : span(given), shape(std::move(given_shape)), owner(std::move(given_owner)) {}
+  Elements(const Elements&) = default;
+  Elements(Elements&& other) noexcept { swap(other); }
+  Elements& operator=(Elements other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Elements() = default;
+  void swap(Elements& other) noexcept {
+    std::swap(span, other.span);
+    std::swap(shape, other.shape);
+    owner.swap(other.owner);
+  }
+
+  Span<T> span;
+  Shape shape{0};
+  std::shared_ptr<const void> owner;
+};
+}  // namespace detail
+
 /// A view of elements of type T in C (row-major) order, without gaps. `TypedView<const float>` is read-only.
 /// `TypedView<float>` is writable.
 ///
@@ -36,39 +62,29 @@ class TypedView {
   /// The type of an element. It is never const.
   using value_type = std::remove_const_t<T>;
 
-  /// Makes a view of shape [0], without memory.
+  /// Makes a view of shape [0], without memory. A view that was moved from is like it.
   TypedView() noexcept = default;
-  /// Makes a copy, which shares the memory.
-  TypedView(const TypedView&) = default;
-  /// Moves the memory. After that, `other` has the shape [0] and no memory.
-  TypedView(TypedView&& other) noexcept : TypedView() { swap(other); }
-  /// Copies or moves the memory of `other`.
-  TypedView& operator=(TypedView other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ~TypedView() = default;
   /// Makes a view over memory that `owner` keeps alive. `data` must point to `shape.numel()` elements.
   TypedView(T* data, Shape shape, std::shared_ptr<const void> owner)
-      : data_(data), shape_(std::move(shape)), owner_(std::move(owner)) {}
+      : elements_{{data, static_cast<std::size_t>(shape.numel())}, std::move(shape), std::move(owner)} {}
 
   /// Returns the shape. The reference is valid as long as this object exists.
-  [[nodiscard]] const Shape& shape() const& noexcept { return shape_; }
+  [[nodiscard]] const Shape& shape() const& noexcept { return elements_.shape; }
   detail::GiveTheObjectANameFirst shape() const&& = delete;
   /// Returns the number of elements.
-  [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(shape_.numel()); }
+  [[nodiscard]] std::size_t size() const noexcept { return elements_.span.size(); }
   /// Returns true when size() is 0.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// @{
   /// Returns the elements. They are valid as long as any copy of this view exists.
-  [[nodiscard]] T* data() const& noexcept { return data_; }
+  [[nodiscard]] T* data() const& noexcept { return elements_.span.data(); }
   detail::GiveTheObjectANameFirst data() const&& = delete;
-  [[nodiscard]] Span<T> span() const& noexcept { return {data_, size()}; }
+  [[nodiscard]] Span<T> span() const& noexcept { return elements_.span; }
   detail::GiveTheObjectANameFirst span() const&& = delete;
-  [[nodiscard]] T* begin() const& noexcept { return data_; }
+  [[nodiscard]] T* begin() const& noexcept { return elements_.span.begin(); }
   detail::GiveTheObjectANameFirst begin() const&& = delete;
-  [[nodiscard]] T* end() const& noexcept { return data_ + size(); }
+  [[nodiscard]] T* end() const& noexcept { return elements_.span.end(); }
   detail::GiveTheObjectANameFirst end() const&& = delete;
   /// @}
 
@@ -80,7 +96,7 @@ class TypedView {
   /// indices or an index out of bounds is undefined behaviour.
   template <class... Index, std::enable_if_t<(std::is_integral_v<Index> && ...), int> = 0>
   [[nodiscard]] std::conditional_t<std::is_const_v<T>, value_type, T&> operator()(Index... index) const& noexcept {
-    return data_[offset_of(index...)];
+    return data()[offset_of(index...)];
   }
   template <class... Index, class Kept = T, std::enable_if_t<!std::is_const_v<Kept>, int> = 0>
   detail::GiveTheObjectANameFirst operator()(Index... index) const&& = delete;
@@ -90,20 +106,20 @@ class TypedView {
   /// exists. A scalar has no rows. Without `NDEBUG`, an assertion checks `index`. With `NDEBUG`, an index out of bounds
   /// is undefined behaviour.
   [[nodiscard]] Span<T> row(std::size_t index) const& noexcept {
-    assert(!shape_.empty() && index < shape_[0] && "row of a TypedView out of bounds");
-    const std::size_t width = size() / static_cast<std::size_t>(shape_[0]);
-    return {data_ + index * width, width};
+    assert(!shape().empty() && index < shape()[0] && "row of a TypedView out of bounds");
+    const std::size_t width = size() / static_cast<std::size_t>(shape()[0]);
+    return span().subspan(index * width, width);
   }
   detail::GiveTheObjectANameFirst row(std::size_t index) const&& = delete;
 
   /// Returns the owner of the memory. It keeps the memory alive without the view.
-  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return owner_; }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept { return elements_.owner; }
 
  private:
   template <class... Index>
   [[nodiscard]] std::size_t offset_of(Index... index) const noexcept {
-    assert(sizeof...(Index) == shape_.rank() && "a TypedView needs one index per dimension");
-    [[maybe_unused]] const std::uint64_t* size = shape_.data();
+    assert(sizeof...(Index) == shape().rank() && "a TypedView needs one index per dimension");
+    [[maybe_unused]] const std::uint64_t* size = shape().data();
     std::size_t offset = 0;
     [[maybe_unused]] const auto add = [&](std::uint64_t at) {
       assert(at < *size && "index of a TypedView out of bounds");
@@ -113,15 +129,7 @@ class TypedView {
     return offset;
   }
 
-  void swap(TypedView& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(shape_, other.shape_);
-    owner_.swap(other.owner_);
-  }
-
-  T* data_ = nullptr;
-  Shape shape_{0};
-  std::shared_ptr<const void> owner_;
+  detail::Elements<T> elements_;
 };
 
 }  // namespace v0

@@ -63,25 +63,25 @@ std::uint64_t first_byte(const ResolvedSlice& slice) noexcept {
 
 inline namespace v0 {
 
-Status Array::check(const TypeCheck& type) const noexcept {
+Status Array::check(const detail::ElementType& type, bool shaped, const Shape* shape) const noexcept {
   return base::guarded([&]() -> Status {
     const bool packed = bits(dtype_) % 8 != 0;  // as() shows the bytes of packed elements
-    const bool whole = packed ? type.size == 1 && !type.indexed : bits(dtype_) == 8 * type.size;
-    const bool shaped = type.shape == nullptr || *type.shape == shape_;
-    if (!type.accepted || !whole || !shaped)
+    const bool whole = packed ? type.size == 1 && !shaped : bits(dtype_) == 8 * type.size;
+    const bool fits = shape == nullptr || *shape == elements_.shape;
+    if (!type.accepted || !whole || !fits)
       return base::make_error(type.accepted && whole ? Errc::shape_mismatch : Errc::dtype_mismatch,
-                              file::mismatch(*this, type.dtype, type.size, type.shape));
-    if (type.indexed) {
+                              file::mismatch(*this, type.dtype, type.size, shape));
+    if (shaped) {
       if (Status status = file::check_bytes(*this); !status) return status;
     }
-    const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % type.alignment;
-    if (past != 0 && size_ != 0) {
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(bytes().data()) % type.alignment;
+    if (past != 0 && nbytes() != 0) {
       return base::make_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
                                                            " past a multiple of " + std::to_string(type.alignment) +
                                                            ", where " + std::string(to_string(dtype_)) +
                                                            " cannot be read in place: use Tensor::read(), or bytes()");
     }
-    if (std::endian::native != std::endian::little && type.size > 1 && size_ != 0) {
+    if (std::endian::native != std::endian::little && type.size > 1 && nbytes() != 0) {
       return base::make_error(Errc::unsupported,
                               "cannot use an array of " + std::string(to_string(dtype_)) +
                                   " in place: its bytes are little-endian, this machine is big-endian (swap bytes())");
@@ -92,19 +92,19 @@ Status Array::check(const TypeCheck& type) const noexcept {
 
 Result<Array> Array::slice(const Slice& slice) const noexcept {
   return base::guarded([&]() -> Result<Array> {
-    const Result<ResolvedSlice> part = slice.resolve(dtype_, shape_);
+    const Result<ResolvedSlice> part = slice.resolve(dtype_, shape());
     if (!part) return part.error();
     if (Status status = file::check_contiguous(*part); !status) return std::move(status).error();
     if (Status status = file::check_bytes(*this); !status) return std::move(status).error();
     const auto first = static_cast<std::size_t>(file::first_byte(*part));
-    const std::span<std::byte> all(data_, size_);
-    return Array(dtype_, part->shape(), all.subspan(first, static_cast<std::size_t>(part->nbytes())), owner_, memory_);
+    const Span<std::byte> bytes = elements_.span.subspan(first, static_cast<std::size_t>(part->nbytes()));
+    return Array(dtype_, part->shape(), bytes, owner(), memory_);
   });
 }
 
 Status Array::release() const noexcept {
   if (memory_ == MemoryKind::shared_map) {
-    os::give_up_pages({data_, size_});
+    os::give_up_pages(elements_.span);
     return {};
   }
   return base::guarded([&]() -> Status {

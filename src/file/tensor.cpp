@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "file/file.h"
 #include "file/slice_reader.h"
@@ -91,19 +90,6 @@ Result<Array> Tensor::view(const Slice& slice, Map map) const noexcept {
     std::optional<detail::FileState::View> view = state_->view(offset, part->size, map);
     if (!view) return read(slice);
     return file::make_array(*info_, std::move(part->shape), view->bytes, std::move(view->owner), view->kind);
-  });
-}
-
-Result<std::uint64_t> Tensor::count(const Slice& slice, std::size_t element_size) const noexcept {
-  return base::guarded([&]() -> Result<std::uint64_t> {
-    const Result<ResolvedSlice> part = file::resolve(slice, *info_);
-    if (!part) return describe(part.error());
-    const std::uint64_t count = part->shape().numel();
-    // A sparse file can have more elements than the machine has memory. A vector would touch all of it.
-    std::uint64_t size = 0;
-    if (base::multiply(count, element_size, size) && os::fits_in_machine(size)) return count;
-    return describe(base::make_error(Errc::out_of_memory, "cannot allocate " + std::to_string(count) + " elements of " +
-                                                              std::to_string(element_size) + " bytes"));
   });
 }
 

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "os/huge_page_memory.h"
+#include "os/memory.h"
 #include "plan/execution.h"
 #include "plan/execution_state.h"
 #include "plan/item.h"
@@ -176,12 +177,27 @@ Result<ReadResult> read_packed(const ReadPlan& plan, std::uint64_t alignment, co
   });
 }
 
-Status Tensor::read_cast(Span<std::byte> destination, const Slice& slice, std::optional<Dtype> cast) const noexcept {
+Status Tensor::read_elements(const detail::ElementType& type, const Slice& slice,
+                             Span<std::byte> (*resize)(void* elements, std::size_t count),
+                             void* elements) const noexcept {
   return base::guarded([&]() -> Status {
+    const Result<ResolvedSlice> part = file::resolve(slice, *info_);
+    if (!part) return describe(part.error());
+    const std::uint64_t count = part->shape().numel();
+    // A sparse file can have more elements than the machine has memory. A vector would touch all of it.
+    std::uint64_t size = 0;
+    if (!base::multiply(count, type.size, size) || size > PTRDIFF_MAX || !os::fits_in_machine(size))
+      return describe(base::make_error(
+          Errc::out_of_memory,
+          "cannot allocate " + std::to_string(count) + " elements of " + std::to_string(type.size) + " bytes"));
+    if (!type.accepted && !type.dtype)
+      return describe(base::make_error(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
     ReadPlan plan;
-    if (Status status = plan.add(*this, slice, {.bytes = destination}, cast); !status) return status;
+    const Destination destination{.bytes = resize(elements, static_cast<std::size_t>(count))};
+    Status status = plan.add(*this, slice, destination, type.accepted ? std::nullopt : type.dtype);
+    if (!status) return status;
     Result<ReadResult> read = plan.execute();
-    return read ? Status() : Status(std::move(read).error());
+    return read ? Status() : std::move(read).error();
   });
 }
 

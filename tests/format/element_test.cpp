@@ -72,7 +72,7 @@ TEST(ElementOf, KnowsDtypeToSave) {
   EXPECT_EQ(detail::dtype_of<std::uint16_t>(), Dtype::U16);
   EXPECT_EQ(detail::dtype_of<long long>(), Dtype::I64);
   EXPECT_EQ(detail::dtype_of<OwnHalf>(), Dtype::F16);
-  EXPECT_EQ(detail::own_dtype<char>(), std::nullopt);
+  EXPECT_EQ(detail::kOwnDtype<char>, std::nullopt);
 }
 
 #if defined(SAFETENSORS_HAS_FLOAT16)
