@@ -18,6 +18,7 @@
 #include "file/file.h"
 #include "os/descriptor.h"
 #include "os/parallel.h"
+#include "os/path.h"
 
 namespace safetensors {
 namespace file {
@@ -45,11 +46,6 @@ struct OpenedFile {
   std::vector<const TensorInfo*> tensors;  // the visible ones, by offset
 };
 
-void select_all(OpenedFile& opened) {
-  opened.tensors.reserve(opened.file.header().size());
-  for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
-}
-
 class OpenFiles {
  public:
   OpenFiles(const CheckpointPaths& paths, const OpenOptions& options, std::size_t descriptors,
@@ -62,38 +58,14 @@ class OpenFiles {
     if (paths.size() > 1) options_.threads = 1;  // one thread reads the header of each file
   }
 
-  // Opens the files in the calling thread, and stops after one that takes kQuickOpen or longer. The first file does not
-  // count: in a new process it also waits for pages of the program.
-  [[nodiscard]] Status open_quick_ones() noexcept {
-    while (rest_ < opened_.size()) {
-      const auto start = std::chrono::steady_clock::now();
-      if (Status status = open(rest_++); !status) return status;
-      if (rest_ > 1 && std::chrono::steady_clock::now() - start >= kQuickOpen) break;
-    }
-    return {};
-  }
-  // The number of files that are not open.
-  [[nodiscard]] std::size_t rest() const noexcept { return opened_.size() - rest_; }
-  // Opens one of the rest.
-  [[nodiscard]] Status run(std::size_t index) noexcept { return open(rest_ + index); }
+  [[nodiscard]] Status open_all(unsigned threads);
 
   // Puts the files and their visible tensors into the state, after all tasks have run. Errors: duplicate_name,
   // out_of_memory, cancelled. Throws std::bad_alloc.
   Status join(CheckpointState& state);
 
  private:
-  [[nodiscard]] Status open(std::size_t index) noexcept {
-    return base::guarded([&]() -> Status {
-      const CheckpointPaths::Part& part = paths_[index];
-      Result<File> file = open_file(paths_.path(part), options_, between_, cancellation_);
-      if (!file) return explained(part, std::move(file).error());
-      opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
-      if (part.index != nullptr) return select(part, *opened_[index]);
-      select_all(*opened_[index]);
-      return {};
-    });
-  }
-
+  Status open(std::size_t index);
   Status select(const CheckpointPaths::Part& part, OpenedFile& opened);
 
   const CheckpointPaths& paths_;
@@ -101,12 +73,36 @@ class OpenFiles {
   base::Cancellation& cancellation_;
   const os::Between between_;
   std::vector<std::unique_ptr<OpenedFile>> opened_;
-  std::size_t rest_ = 0;  // the index of the first file that open_quick_ones() left
 };
 
+Status OpenFiles::open_all(unsigned threads) {
+  std::size_t begun = 0;
+  while (begun < opened_.size()) {
+    const auto start = std::chrono::steady_clock::now();
+    if (Status status = open(begun++); !status) return status;
+    // The first file does not count: in a new process it also waits for pages of the program.
+    if (begun > 1 && std::chrono::steady_clock::now() - start >= kQuickOpen) break;
+  }
+  const auto open_rest = [&](std::size_t index) { return open(begun + index); };
+  return os::run_parallel(opened_.size() - begun, threads, open_rest, &cancellation_);
+}
+
+Status OpenFiles::open(std::size_t index) {
+  const CheckpointPaths::Part& part = paths_[index];
+  Result<File> file = open_file(paths_.path(part), options_, between_, cancellation_);
+  if (!file) return explained(part, std::move(file).error());
+  opened_[index] = std::make_unique<OpenedFile>(OpenedFile{*std::move(file), {}});
+  return select(part, *opened_[index]);
+}
+
 Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) {
+  if (part.index == nullptr) {
+    opened.tensors.reserve(opened.file.header().size());
+    for (const TensorInfo& tensor : opened.file.header().tensors()) opened.tensors.push_back(&tensor);
+    return {};
+  }
   const format::ShardIndex& index = *part.index->shards;
-  const format::ShardIndex::Range wanted = index.of_shard(part.file);
+  const std::span<const std::uint32_t> wanted = index.of_shard(part.file);
   opened.tensors.reserve(wanted.size());
   std::size_t seen = 0;
   for (const TensorInfo& tensor : opened.file.header().tensors()) {
@@ -153,15 +149,6 @@ Status OpenFiles::join(CheckpointState& state) {
                                                     " is in two files: " + path(first) + " and " + path(twice));
 }
 
-Status open_files(const CheckpointPaths& paths, const OpenOptions& options, std::size_t descriptors, unsigned threads,
-                  base::Cancellation& cancellation, CheckpointState& state) {
-  OpenFiles files(paths, options, descriptors, cancellation);
-  if (Status status = files.open_quick_ones(); !status) return status;
-  const auto open_one = [&](std::size_t index) { return files.run(index); };
-  if (Status status = os::run_parallel(files.rest(), threads, open_one, &cancellation); !status) return status;
-  return files.join(state);
-}
-
 using Resolved = std::unique_ptr<const CheckpointPaths>;
 
 Result<Resolved> resolve_paths(std::span<const std::string> paths, base::Cancellation& cancellation) {
@@ -172,10 +159,11 @@ Result<Resolved> resolve_paths(std::span<const std::string> paths, base::Cancell
   return Resolved(std::move(parts));
 }
 
-std::uint64_t fingerprint(const CheckpointPaths& parts, const base::HashKey& key) {
-  std::uint64_t all = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) all = all * 31 + base::hash(parts.path(parts[i]), key);
-  return all;
+bool has_path(const CheckpointPaths& parts, std::string_view path) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (os::generic_path(parts.path(parts[i])) == path) return true;
+  }
+  return false;
 }
 
 Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& parts, const OpenOptions& options,
@@ -185,11 +173,15 @@ Result<std::shared_ptr<CheckpointState>> open_resolved(const CheckpointPaths& pa
     state->index = {index->path.substr(index->folder.size()), index->shards->metadata()};
   // Every thread needs a descriptor.
   const std::size_t threads = std::min<std::size_t>(options.threads == 0 ? kThreads : options.threads, descriptors);
-  Status status = open_files(parts, options, descriptors, static_cast<unsigned>(threads), cancellation, *state);
+  const auto open_files = [&](std::size_t open_at_once, std::size_t at_work) {
+    OpenFiles files(parts, options, open_at_once, cancellation);
+    Status status = files.open_all(static_cast<unsigned>(at_work));
+    return status ? files.join(*state) : status;
+  };
+  Status status = open_files(descriptors, threads);
   // The rest of the process may hold most descriptors. One free descriptor is enough to go on with one thread, if each
   // file is closed between two uses.
-  if (!status && status.error().os_error == EMFILE && parts.size() > 1)
-    status = open_files(parts, options, 0, 1, cancellation, *state);
+  if (!status && status.error().os_error == EMFILE && parts.size() > 1) status = open_files(0, 1);
   if (!status) return std::move(status).error();
   return state;
 }
@@ -204,8 +196,9 @@ Error not_found(const detail::CheckpointState& state, std::string_view name) {
 
 }  // namespace
 
-// A save may remove the old files after this call has read the old index. The paths then lead to other files, so the
-// call begins again. It begins a limited number of times, because a program may save without end.
+// A save may remove the old index and the old files after this call has read their names. So if one of them is gone,
+// the call begins again, unless the paths still lead to it. It begins a limited number of times, because a program may
+// save without end.
 Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const std::string> paths,
                                                                const OpenOptions& options,
                                                                std::size_t descriptors) noexcept {
@@ -213,23 +206,15 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
   return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
     if (paths.empty()) return base::make_error(Errc::invalid_argument, "no paths were given");
     base::Cancellation cancellation(options.parse.cancelled);
-    const base::HashKey key = base::HashKey::random();
-    Result<Resolved> parts = resolve_paths(paths, cancellation);
+    Error gone;  // what the attempt before did not find
     for (int attempt = 1;; ++attempt) {
-      // A folder had an index when it was listed, and has none now.
-      if (!parts && parts.error().os_error == ENOENT && attempt < kMaxAttempts) {
-        parts = resolve_paths(paths, cancellation);
-        continue;
-      }
-      if (!parts) return std::move(parts).error();
-      auto opened = open_resolved(**parts, options, descriptors, cancellation);
+      const Result<Resolved> parts = resolve_paths(paths, cancellation);  // an index takes memory: one at a time
+      if (attempt > 1 && parts && has_path(**parts, gone.path)) return gone;
+      auto opened = parts ? open_resolved(**parts, options, descriptors, cancellation) : parts.error();
       if (opened && paths.size() == 1) (*opened)->path = paths[0];
       if (opened) return std::shared_ptr<const CheckpointState>(*std::move(opened));
-      if (opened.error().os_error != ENOENT || attempt == kMaxAttempts) return std::move(opened).error();
-      const std::uint64_t before = fingerprint(**parts, key);
-      parts->reset();  // an index takes memory, so there is one at a time
-      parts = resolve_paths(paths, cancellation);
-      if (parts && fingerprint(**parts, key) == before) return std::move(opened).error();
+      gone = std::move(opened).error();
+      if (gone.os_error != ENOENT || attempt == kMaxAttempts) return gone;
     }
   });
 }

@@ -110,21 +110,21 @@ Status CheckpointPaths::add(const std::string& given) {
   const std::string path = os::generic_path(given);
   if (path.find('\0') != std::string::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
-  const os::PathKind kind = os::kind_of(path);
-  if (kind != os::PathKind::nothing) return add_existing(path, kind == os::PathKind::directory);
-  if (!base::is_glob(path)) return add_file(path), Status();  // the error comes when the file is opened
+  // If nothing is at a path without a pattern, the error comes when the file is opened.
+  if (!base::is_glob(path) || os::kind_of(path) != os::PathKind::nothing) return add_one(path);
   const Result<std::vector<std::string>> matches = os::expand_pattern(path);
   if (!matches) return matches.error();
   if (matches->empty()) return base::make_error(Errc::not_found, "no file matches this pattern", path);
   for (const std::string& match : *matches) {
-    if (Status status = add_existing(match, is_folder(match)); !status) return status;
+    if (Status status = add_one(match); !status) return status;
   }
   return {};
 }
 
-Status CheckpointPaths::add_existing(const std::string& path, bool folder) {
-  if (folder) return add_folder(path);
-  if (path.ends_with(".json")) return add_index(path);
+Status CheckpointPaths::add_one(const std::string& path) {
+  const os::PathKind kind = os::kind_of(path);
+  if (kind == os::PathKind::directory) return add_folder(path);
+  if (kind != os::PathKind::nothing && path.ends_with(".json")) return add_index(path);
   return add_file(path), Status();
 }
 

@@ -50,7 +50,7 @@ class CheckpointPaths {
   [[nodiscard]] const IndexFile* index() const noexcept { return indexes_.empty() ? nullptr : indexes_[0].get(); }
 
  private:
-  Status add_existing(const std::string& path, bool folder);
+  Status add_one(const std::string& path);
   Status add_folder(const std::string& given);
   Status add_index(const std::string& path);
   bool index_counts(const std::string& folder, const format::ModelFiles& model) const;

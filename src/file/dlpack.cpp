@@ -3,7 +3,6 @@
 #include <safetensors/to_dlpack.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <memory>
 #include <string>
@@ -18,18 +17,7 @@ namespace detail {
 namespace {
 
 using Versioned = safetensors_dl_managed_tensor;
-using Unversioned = safetensors_dl_unversioned_tensor;
 using DlTensor = safetensors_dl_tensor;
-static_assert(sizeof(void*) != 8 ||
-              (sizeof(Versioned) == 80 && offsetof(Versioned, manager_ctx) == 8 && offsetof(Versioned, deleter) == 16 &&
-               offsetof(Versioned, flags) == 24 && offsetof(Versioned, dl_tensor) == 32));
-static_assert(sizeof(void*) != 8 || (sizeof(Unversioned) == 64 && offsetof(Unversioned, dl_tensor) == 0 &&
-                                     offsetof(Unversioned, manager_ctx) == 48 && offsetof(Unversioned, deleter) == 56));
-static_assert(sizeof(void*) != 8 ||
-              (sizeof(DlTensor) == 48 && offsetof(DlTensor, device) == 8 && offsetof(DlTensor, ndim) == 16 &&
-               offsetof(DlTensor, dtype) == 20 && offsetof(DlTensor, shape) == 24 &&
-               offsetof(DlTensor, strides) == 32 && offsetof(DlTensor, byte_offset) == 40));
-
 template <class Managed>
 struct DLPackOwner {
   Managed tensor;

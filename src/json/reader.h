@@ -67,6 +67,18 @@ class Reader {
   [[nodiscard]] bool next(char bracket, bool& more) noexcept;
   // Reads a key and its colon. start: receives the offset of the opening quote.
   [[nodiscard]] bool key(std::string_view& out, std::size_t& start) noexcept;
+  // Reads an object. member: takes the key of a member and the offset of its opening quote, reads the value, and
+  // returns false on failure. what: as for open().
+  template <class Member>
+  [[nodiscard]] bool members(const char* what, const Member& member) {
+    if (!open('{', what)) return false;
+    for (bool more = !consume('}'); more;) {
+      std::string_view name;
+      std::size_t start = 0;
+      if (!key(name, start) || !member(name, start) || !next('}', more)) return false;
+    }
+    return true;
+  }
   // Fast variant of key() for `"NAME":` without white space and escapes. Returns false for any other text, reads
   // nothing then, and stores no failure.
   [[nodiscard]] bool plain_key(std::string_view& out) noexcept {

@@ -1,4 +1,4 @@
-// Writes JSON strings and integers in the style of the format's own writer (serde_json), or of Python's json.dumps(),
+// Writes JSON strings in the style of the format's own writer (serde_json), or of Python's json.dumps(),
 // byte for byte.
 //
 // append_string() copies the text between two escapes at once: names rarely hold any escape.
@@ -77,10 +77,6 @@ std::uint64_t string_size(std::string_view text) noexcept {
     if (escape != '\0') size += escape == 'u' ? 5 : 1;
   }
   return size;
-}
-
-void append_integer(std::string& out, std::uint64_t value) {
-  out += std::to_string(value);
 }
 
 }  // namespace safetensors::json

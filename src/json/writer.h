@@ -17,7 +17,4 @@ void append_ascii_string(std::string& out, std::string_view text);
 // Returns the number of bytes that append_string() appends.
 [[nodiscard]] std::uint64_t string_size(std::string_view text) noexcept;
 
-// Appends value in decimal digits.
-void append_integer(std::string& out, std::uint64_t value);
-
 }  // namespace safetensors::json

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <safetensors/to_dlpack.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -13,6 +14,20 @@ namespace safetensors::test {
 namespace {
 
 using Dims = std::vector<std::int64_t>;
+
+// Consumers read these structures by the layout of version 1.1 and of the form without a version.
+using Versioned = safetensors_dl_managed_tensor;
+using Unversioned = safetensors_dl_unversioned_tensor;
+using DlTensor = safetensors_dl_tensor;
+static_assert(sizeof(void*) != 8 ||
+              (sizeof(Versioned) == 80 && offsetof(Versioned, manager_ctx) == 8 && offsetof(Versioned, deleter) == 16 &&
+               offsetof(Versioned, flags) == 24 && offsetof(Versioned, dl_tensor) == 32));
+static_assert(sizeof(void*) != 8 || (sizeof(Unversioned) == 64 && offsetof(Unversioned, dl_tensor) == 0 &&
+                                     offsetof(Unversioned, manager_ctx) == 48 && offsetof(Unversioned, deleter) == 56));
+static_assert(sizeof(void*) != 8 ||
+              (sizeof(DlTensor) == 48 && offsetof(DlTensor, device) == 8 && offsetof(DlTensor, ndim) == 16 &&
+               offsetof(DlTensor, dtype) == 20 && offsetof(DlTensor, shape) == 24 &&
+               offsetof(DlTensor, strides) == 32 && offsetof(DlTensor, byte_offset) == 40));
 
 // An array of 2 x 3 elements of U16, whose memory is released together with `owner`.
 Array sample_array(std::shared_ptr<std::vector<std::byte>> owner, MemoryKind kind) {

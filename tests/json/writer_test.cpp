@@ -1,10 +1,8 @@
 // The writer of JSON: every escape. The reader reads the text back.
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "json/reader.h"
 #include "json/writer.h"
@@ -55,19 +53,6 @@ TEST(JsonWriter, WritesWhatReaderReads) {
   all += "\u00e9\u4e2d\U0001F600";
   EXPECT_EQ(read_again(written(all)), all);
   for (const char c : all.substr(0, 128)) EXPECT_EQ(read_again(written({&c, 1})), std::string(1, c));
-}
-
-TEST(JsonWriter, WritesIntegers) {
-  const std::pair<std::uint64_t, const char*> cases[] = {{0, "0"},
-                                                         {9, "9"},
-                                                         {10, "10"},
-                                                         {10000000000000000000u, "10000000000000000000"},
-                                                         {~std::uint64_t{0}, "18446744073709551615"}};
-  for (const auto& [value, text] : cases) {
-    std::string out = "x";
-    safetensors::json::append_integer(out, value);
-    EXPECT_EQ(out, std::string("x") + text);
-  }
 }
 
 }  // namespace

@@ -27,33 +27,21 @@ struct CheckpointLayout::State {
   std::uint64_t total_size = 0;
   std::string index_text;
 
-  // A tensor: the positions of its file, and of the tensor in the header of the file.
-  struct Place {
-    std::uint32_t file;
-    std::uint32_t tensor;
-  };
-  // All tensors, sorted by name. One file needs no list, because its header has an index.
-  std::vector<Place> places;
+  // All tensors with the positions of their files, sorted by name. One file needs no list, because its header has an
+  // index.
+  std::vector<std::pair<std::string_view, std::uint32_t>> places;
 
   // Makes the list of places, after all files are there. Error: duplicate_name. Throws std::bad_alloc.
-  Status sort_places() {
+  Status sort_places(std::size_t count) {
     if (files.size() == 1) return {};
-    std::size_t count = 0;
-    for (const CheckpointFile& file : files) count += file.header.size();
     places.reserve(count);
-    for (std::size_t file = 0; file < files.size(); ++file) {
-      for (std::size_t i = 0; i < files[file].header.size(); ++i)
-        places.push_back({static_cast<std::uint32_t>(file), static_cast<std::uint32_t>(i)});
+    for (std::uint32_t file = 0; file < files.size(); ++file) {
+      for (const TensorInfo& tensor : files[file].header.tensors()) places.emplace_back(tensor.name, file);
     }
-    const auto name = [this](const Place& place) { return name_of(place); };
-    std::ranges::sort(places, {}, name);
-    const auto twice = std::ranges::adjacent_find(places, {}, name);
+    std::ranges::sort(places);
+    const auto twice = std::ranges::adjacent_find(places, {}, [](const auto& place) { return place.first; });
     if (twice == places.end()) return {};
-    return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(name(*twice)) + "`");
-  }
-
-  [[nodiscard]] std::string_view name_of(const Place& place) const noexcept {
-    return files[place.file].header.tensors()[place.tensor].name;
+    return base::make_error(Errc::duplicate_name, "two tensors are named `" + printable(twice->first) + "`");
   }
 };
 
@@ -154,9 +142,8 @@ class Splitter {
 
 // Makes the headers of all files.
 Result<std::vector<CheckpointFile>> make_files(const TensorSequence& tensors, const Split& split,
-                                               const CheckpointLayoutOptions& options, const MetadataMember& member,
-                                               const ModelNames& names) {
-  const Result<std::string> metadata = member();
+                                               const CheckpointLayoutOptions& options,
+                                               const Result<std::string>& metadata, const ModelNames& names) {
   if (!metadata) return metadata.error();
   std::vector<CheckpointFile> files;
   const std::size_t count = split.files.size();
@@ -200,7 +187,7 @@ namespace detail {
 template <>
 struct Access<CheckpointLayout> {
   static Result<CheckpointLayout> make(const format::TensorSequence& tensors, const CheckpointLayoutOptions& options,
-                                       const format::MetadataMember& metadata, const format::ModelNames* given) {
+                                       const Result<std::string>& metadata, const format::ModelNames* given) {
     if (Status status = format::check_stem(options.stem); !status) return std::move(status).error();
     const Result<format::Split> split = format::Splitter(tensors, options.max_shard_size).run();
     if (!split) return split.error();
@@ -214,7 +201,7 @@ struct Access<CheckpointLayout> {
     Result<std::string> text = format::make_index_text(tensors, *split, state->files, options.index_metadata);
     if (!text) return std::move(text).error();
     state->index_text = *std::move(text);
-    if (Status status = state->sort_places(); !status) return std::move(status).error();
+    if (Status status = state->sort_places(tensors.size); !status) return std::move(status).error();
     return CheckpointLayout(state);
   }
 };
@@ -224,11 +211,9 @@ struct Access<CheckpointLayout> {
 Result<CheckpointLayout> CheckpointLayout::make(Span<const CheckpointTensor> tensors,
                                                 const CheckpointLayoutOptions& options) noexcept {
   return base::guarded([&]() -> Result<CheckpointLayout> {
-    const auto metadata = [&]() -> Result<std::string> {
-      if (!options.metadata_present && options.metadata.empty()) return std::string();
-      return format::metadata_member(options.metadata);
-    };
-    return format::make_layout({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options, metadata);
+    const bool present = options.metadata_present || !options.metadata.empty();
+    return format::make_layout({tensors.size(), [&](std::size_t i) { return tensors[i]; }}, options,
+                               present ? format::metadata_member(options.metadata) : std::string());
   });
 }
 
@@ -240,9 +225,9 @@ std::optional<std::size_t> CheckpointLayout::file_of(std::string_view tensor) co
   const State& state = *state_;
   if (state.files.size() == 1)
     return state.files[0].header.find(tensor) != nullptr ? std::optional<std::size_t>(0) : std::nullopt;
-  const auto name = [&state](const State::Place& place) { return state.name_of(place); };
-  const auto found = std::ranges::lower_bound(state.places, tensor, {}, name);
-  return found != state.places.end() && name(*found) == tensor ? std::optional<std::size_t>(found->file) : std::nullopt;
+  const auto found = std::ranges::lower_bound(state.places, tensor, {}, [](const auto& place) { return place.first; });
+  const bool exists = found != state.places.end() && found->first == tensor;
+  return exists ? std::optional<std::size_t>(found->second) : std::nullopt;
 }
 
 std::uint64_t CheckpointLayout::total_size() const noexcept {
@@ -266,7 +251,7 @@ std::string stem_of(const CheckpointLayout& layout) {
 }
 
 Result<CheckpointLayout> make_layout(const TensorSequence& tensors, const CheckpointLayoutOptions& options,
-                                     const MetadataMember& metadata, const ModelNames* names) {
+                                     const Result<std::string>& metadata, const ModelNames* names) {
   return detail::Access<CheckpointLayout>::make(tensors, options, metadata, names);
 }
 

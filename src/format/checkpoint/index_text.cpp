@@ -3,7 +3,6 @@
 #include "format/checkpoint/index_text.h"
 
 #include <functional>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -19,12 +18,8 @@ constexpr unsigned kMemberDepth = 2;  // of the members of metadata and of weigh
 
 // Appends the members of an object, except total_size.
 bool append_members(json::Reader& reader, std::string& out) {
-  if (!reader.open('{', "it is not an object")) return false;
   std::set<std::string, std::less<>> seen;
-  for (bool more = !reader.consume('}'); more;) {
-    std::string_view key;
-    std::size_t start = 0;
-    if (!reader.key(key, start)) return false;
+  const auto append = [&](std::string_view key, std::size_t start) {
     if (!seen.emplace(key).second) return reader.fail(Errc::duplicate_name, start, "a second member of this name");
     const std::size_t before = out.size();
     out += ',';
@@ -34,16 +29,16 @@ bool append_members(json::Reader& reader, std::string& out) {
     const bool skipped = key == "total_size";
     if (!json::copy_value(reader, kMemberDepth, &out, json::Lines::indented)) return false;
     if (skipped) out.resize(before);
-    if (!reader.next('}', more)) return false;
-  }
-  return reader.end();
+    return true;
+  };
+  return reader.members("it is not an object", append) && reader.end();
 }
 
 }  // namespace
 
 Status IndexText::metadata(std::uint64_t total_size, std::string_view others) {
   text_ = "{\n  \"metadata\": {\n    \"total_size\": ";
-  json::append_integer(text_, total_size);
+  text_ += std::to_string(total_size);
   if (!others.empty()) {
     std::string text(others);  // the reader changes its text
     text.append(json::Reader::kPadding, '\0');
@@ -71,28 +66,27 @@ std::string IndexText::finish() && {
   return std::move(text_);
 }
 
-// Each entry is a line that ends with `: "FILE"` and perhaps a comma, because JSON escapes the ends of lines in names.
-// The name of a file has no colon, so the last `: "` of the line stands before it. The members of `metadata` are
+// Each entry is a line that ends with `: "FILE"` and perhaps a comma, because JSON escapes the ends of lines and the
+// quotes in names. The entries of one file follow each other, in the order of the files. The members of `metadata` are
 // deeper, so the first line of this form at depth 1 begins the entries.
 std::string rename_files(std::string_view text, std::span<const std::string> from, std::span<const std::string> to) {
   constexpr std::string_view kEntries = "\n  \"weight_map\": {";
-  const auto quoted = [](const std::string& name) {
-    std::string literal;
-    json::append_ascii_string(literal, name);
-    return literal;
+  const auto end_of_entry = [](const std::string& file) {
+    std::string end = ": ";
+    json::append_ascii_string(end, file);
+    return end;
   };
-  std::map<std::string, std::string, std::less<>> renamed;
-  for (std::size_t i = 0; i < from.size(); ++i) renamed.emplace(quoted(from[i]), quoted(to[i]));
   std::size_t done = text.find(kEntries) + kEntries.size();
   std::string out(text.substr(0, done));
-  for (std::size_t end = 0; (end = text.find('\n', done + 1)) != text.npos; done = end) {
-    std::string_view entry = text.substr(done, end - done);
-    const std::string_view comma = entry.ends_with(',') ? "," : "";
-    entry.remove_suffix(comma.size());
-    const std::size_t colon = entry.rfind(": \"");
-    if (colon == entry.npos) break;  // a line after the last entry
-    const std::size_t file = colon + 2;
-    out.append(entry.substr(0, file)).append(renamed.find(entry.substr(file))->second).append(comma);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::string old_end = end_of_entry(from[i]), new_end = end_of_entry(to[i]);
+    while (true) {
+      const std::size_t line_end = text.find('\n', done + 2);  // the line begins behind a comma, or where the text does
+      const std::size_t end = text[line_end - 1] == ',' ? line_end - 1 : line_end;
+      if (!text.substr(done, end - done).ends_with(old_end)) break;
+      out.append(text.substr(done, end - old_end.size() - done)).append(new_end);
+      done = end;
+    }
   }
   return out.append(text.substr(done));
 }

@@ -51,12 +51,6 @@ std::string_view take_variant(std::string_view& name) noexcept {
   return variant;
 }
 
-std::string joined(std::string_view prefix, std::string_view variant) {
-  std::string stem(prefix);
-  if (!variant.empty()) stem.append(".").append(variant);
-  return stem;
-}
-
 // "model.fp16" is a variant of "model", but "v1.5" is not a variant of "v1": a digit begins a version.
 bool is_variant(std::string_view stem, std::string_view plain) noexcept {
   const std::size_t dot = plain.size();
@@ -69,35 +63,27 @@ std::string padded(std::size_t number, std::size_t digits) {
   return std::string(digits - std::min(digits, text.size()), '0') + text;
 }
 
-// The text before the number, such as "model-gen00002-", and the text after it.
-std::pair<std::string_view, std::string_view> around_number(std::string_view name, const ShardName& shard) {
-  const auto begin = static_cast<std::size_t>(shard.number.data() - name.data());
-  return {name.substr(0, begin), name.substr(begin + shard.number.size())};
-}
-
 }  // namespace
 
-std::string IndexName::stem() const {
-  return joined(prefix, variant);
+std::string ModelName::stem() const {
+  std::string stem(prefix);
+  if (!variant.empty()) stem.append(".").append(variant);
+  return stem;
 }
 
-std::string ShardName::stem() const {
-  return joined(prefix, variant);
-}
-
-std::optional<IndexName> parse_index_name(std::string_view name) noexcept {
+std::optional<ModelName> parse_index_name(std::string_view name) noexcept {
   constexpr std::string_view kIndex = "index.";
   constexpr std::string_view kJson = ".json";
   const std::size_t begin = name.rfind(".safetensors.");
   if (begin == 0 || begin == name.npos) return std::nullopt;
   const std::string_view prefix = name.substr(0, begin);
   std::string_view rest = name.substr(begin + kShardExtension.size());
-  if (rest == kIndexEnd) return IndexName{prefix, {}};
+  if (rest == kIndexEnd) return ModelName{prefix, {}};
   rest.remove_prefix(1);
-  if (take_end(rest, kIndexEnd)) return IndexName{prefix, rest};
+  if (take_end(rest, kIndexEnd)) return ModelName{prefix, rest};
   if (!rest.starts_with(kIndex)) return std::nullopt;
   rest.remove_prefix(kIndex.size());
-  return take_end(rest, kJson) ? std::optional(IndexName{prefix, rest}) : std::nullopt;
+  return take_end(rest, kJson) ? std::optional(ModelName{prefix, rest}) : std::nullopt;
 }
 
 std::optional<ShardName> parse_shard_name(std::string_view name) noexcept {
@@ -159,18 +145,17 @@ ModelNames ModelNames::of_stem(std::string_view stem) {
 }
 
 ModelNames ModelNames::of_index(std::string_view index, std::span<const std::string> shards) {
-  const std::optional<IndexName> parts = parse_index_name(index);
+  const std::optional<ModelName> parts = parse_index_name(index);
   ModelNames names = of_stem(parts ? parts->stem() : "model");
   if (parts) names.index = index;
   const std::optional<ShardSet> set = shard_set(shards);
   if (!set || set->names[0].find('/') != std::string::npos) return names;
   const ShardName shard = *parse_shard_name(set->names[0]);
-  const std::string_view after = around_number(set->names[0], shard).second;
   names.before = shard.before;
-  names.after = after.substr(kOf.size() + shard.count.size());
-  names.number_digits = shard.number.size();
+  names.after = set->after.substr(kOf.size() + shard.count.size());
+  names.number_digits = set->digits;
   names.count_digits = shard.count.size();
-  names.from_zero = set->from_zero;
+  names.first = set->first;
   names.counts_from_zero = base::to_integer(shard.count) < set->count;
   return names;
 }
@@ -178,8 +163,8 @@ ModelNames ModelNames::of_index(std::string_view index, std::span<const std::str
 std::string index_for(std::string_view file) {
   const std::optional<ShardName> shard = parse_shard_name(file);
   const std::string stem = stem_of(file);
-  IndexName name{stem, {}};
-  if (shard && !shard->variant.empty()) name = {shard->prefix, shard->variant};
+  ModelName name{stem, {}};
+  if (shard && !shard->variant.empty()) name = *shard;
   for (const std::string_view known : kKnownStems) {  // a variant at the end of an unknown prefix may be a version
     if (name.variant.empty() && is_variant(name.prefix, known))
       name = {name.prefix.substr(0, known.size()), name.prefix.substr(known.size() + 1)};
@@ -189,21 +174,18 @@ std::string index_for(std::string_view file) {
 }
 
 std::string ModelNames::numbered(std::size_t position, std::size_t files) const {
-  const std::string number = padded(position + (from_zero ? 0 : 1), number_digits);
+  const std::string number = padded(position + first, number_digits);
   return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
+}
+
+std::string ShardSet::name(std::size_t number) const {
+  return before + padded(number, digits) + after;
 }
 
 std::vector<std::string> ShardSet::missing() const {
   std::vector<std::string> lacking;
-  const ShardName shard = *parse_shard_name(names[0]);
-  const auto [before, after] = around_number(names[0], shard);
-  std::size_t next = 0;
-  for (std::size_t number = from_zero ? 0 : 1; number < count + (from_zero ? 0 : 1); ++number) {
-    if (next < names.size() && base::to_integer(parse_shard_name(names[next])->number) == number) {
-      ++next;
-    } else {
-      lacking.push_back(std::string(before) + padded(number, shard.number.size()) + std::string(after));
-    }
+  for (std::size_t number = first; number < first + count; ++number) {
+    if (std::string one = name(number); !std::ranges::binary_search(names, one)) lacking.push_back(std::move(one));
   }
   return lacking;
 }
@@ -212,40 +194,41 @@ std::string ShardSet::missing_text() const {
   constexpr std::size_t kNamed = 4;
   const std::vector<std::string> lacking = missing();
   std::string text =
-      std::to_string(names.size()) + " of the " + std::to_string(count) + " files `" + printable(pattern) + "`";
+      std::to_string(names.size()) + " of the " + std::to_string(count) + " files `" + printable(pattern()) + "`";
   for (std::size_t i = 0; i < std::min(lacking.size(), kNamed); ++i)
     text += (i == 0 ? ": `" : ", `") + printable(lacking[i]) + "`";
   if (lacking.size() > kNamed) text += " and " + std::to_string(lacking.size() - kNamed) + " more";
   return text + (lacking.size() == 1 ? " is missing" : " are missing");
 }
 
+// The names of a set differ only in digits of one number, and have the same length. So their order is that of the
+// numbers.
 std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
-  std::vector<std::map<std::uint64_t, std::string>> groups;
-  std::map<std::string, std::size_t> found;  // the text around the number, and its digits: the position in groups
+  std::vector<ShardSet> sets;
+  std::map<std::string, std::size_t> found;  // the text around the number, and its digits: the position in sets
   for (const std::string& name : names) {
     const std::optional<ShardName> shard = parse_shard_name(name);
     if (!shard) continue;
     const std::optional<std::uint64_t> number = base::to_integer(shard->number);
     const std::optional<std::uint64_t> count = base::to_integer(shard->count);
     if (!number || !count || *count > kMaxCount || *number > *count) continue;
-    const auto [before, after] = around_number(name, *shard);
-    const std::string key = std::string(before) + std::to_string(shard->number.size()) + "/" + std::string(after);
-    const auto [group, added] = found.try_emplace(key, groups.size());
-    if (added) groups.emplace_back();
-    groups[group->second].emplace(*number, name);
-  }
-  std::vector<ShardSet> sets;
-  for (auto& group : groups) {
-    const ShardName shard = *parse_shard_name(group.begin()->second);
-    const auto [before, after] = around_number(group.begin()->second, shard);
-    ShardSet set{.stem = shard.stem(),
-                 .pattern = std::string(before) + "*" + std::string(after),
-                 .count = static_cast<std::size_t>(*base::to_integer(shard.count)),
-                 .from_zero = group.contains(0),
+    const auto begin = static_cast<std::size_t>(shard->number.data() - name.data());
+    ShardSet set{.stem = shard->stem(),
+                 .before = name.substr(0, begin),
+                 .after = name.substr(begin + shard->number.size()),
+                 .digits = shard->number.size(),
+                 .count = static_cast<std::size_t>(*count),
                  .names = {}};
-    if (set.from_zero && group.contains(set.count)) ++set.count;
-    for (auto& [number, name] : group) set.names.push_back(std::move(name));
-    sets.push_back(std::move(set));
+    const std::string key = set.before + std::to_string(set.digits) + "/" + set.after;
+    const auto [position, added] = found.try_emplace(key, sets.size());
+    if (added) sets.push_back(std::move(set));
+    sets[position->second].names.push_back(name);
+  }
+  for (ShardSet& set : sets) {
+    std::ranges::sort(set.names);
+    set.names.erase(std::unique(set.names.begin(), set.names.end()), set.names.end());
+    if (set.names.front() == set.name(0)) set.first = 0;
+    if (set.first == 0 && set.names.back() == set.name(set.count)) ++set.count;
   }
   return sets;
 }

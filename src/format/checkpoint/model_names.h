@@ -17,17 +17,17 @@ inline constexpr std::string_view kShardExtension = ".safetensors";
 // Checks the beginning of the names of a model's files. Errors: invalid_argument, invalid_utf8.
 [[nodiscard]] Status check_stem(std::string_view stem);
 
-// An index is called `PREFIX.safetensors.index.json`. With a variant it is `PREFIX.safetensors.index.VARIANT.json`, or
-// `PREFIX.safetensors.VARIANT.index.json` in old repositories of diffusers.
-struct IndexName {
+// What the names of a model's files begin with.
+struct ModelName {
   std::string_view prefix;   // "model"
   std::string_view variant;  // empty, or "fp16"
 
   // "model", or "model.fp16"
   [[nodiscard]] std::string stem() const;
 };
-// Returns nullopt for a name that is not that of an index.
-[[nodiscard]] std::optional<IndexName> parse_index_name(std::string_view name) noexcept;
+// An index is called `PREFIX.safetensors.index.json`. With a variant it is `PREFIX.safetensors.index.VARIANT.json`, or
+// `PREFIX.safetensors.VARIANT.index.json` in old repositories of diffusers. Returns nullopt for any other name.
+[[nodiscard]] std::optional<ModelName> parse_index_name(std::string_view name) noexcept;
 [[nodiscard]] inline bool is_index_name(std::string_view name) noexcept {
   return parse_index_name(name).has_value();
 }
@@ -36,22 +36,18 @@ struct IndexName {
 // - `model-00001-of-00003.safetensors`, `model-gen00002-00001-of-00003.safetensors`;
 // - `model.fp16-00001-of-00003.safetensors`, with the prefix `model.fp16`, and `model-00001-of-00003.fp16.safetensors`;
 // - `model.safetensors-00001-of-00003.safetensors`, with the prefix `model`, as Qwen3.5 has it.
-struct ShardName {
+// The variant of the second form is in the prefix.
+struct ShardName : ModelName {
   std::string_view before;      // all of the name before the generation and the number: "model.safetensors"
-  std::string_view prefix;      // "model"
   std::string_view generation;  // empty, or "00002"
   std::string_view number;      // "00001"
   std::string_view count;       // "00003", or "000163" also beside a shorter number
-  std::string_view variant;     // empty, or "fp16"; the variant of `model.fp16-00001...` is in the prefix
-
-  // "model", or "model.fp16"
-  [[nodiscard]] std::string stem() const;
 };
 // Returns nullopt for a name without a number.
 [[nodiscard]] std::optional<ShardName> parse_shard_name(std::string_view name) noexcept;
 
 // Returns what the names of a model's files have in common: "model" of `model.safetensors` and of its shards in any
-// generation. IndexName::stem() is equal to it. Returns an empty text for a name without `.safetensors`.
+// generation. ModelName::stem() is equal to it. Returns an empty text for a name without `.safetensors`.
 [[nodiscard]] std::string stem_of(std::string_view name);
 
 // Returns the name without its generation: `model-00001-of-00003.safetensors`.
@@ -69,7 +65,7 @@ struct ModelNames {
   std::string after;              // ".safetensors", or ".fp16.safetensors"
   std::size_t number_digits = 5;  // at least so many
   std::size_t count_digits = 5;   // at least so many
-  bool from_zero = false;         // the first shard has the number 0
+  std::size_t first = 1;          // the number of the first shard: 0 or 1
   bool counts_from_zero = false;  // the count is the last number, as in `model-00000-of-00002` of three shards
 
   // `STEM.safetensors`, `STEM-00001-of-00002.safetensors`, `STEM.safetensors.index.json`.
@@ -92,11 +88,16 @@ struct ModelNames {
 // Shards that belong together: their names differ only in the number.
 struct ShardSet {
   std::string stem;                // "model"
-  std::string pattern;             // "model-*-of-00003.safetensors", for messages
+  std::string before, after;       // the text around the number: "model-" and "-of-00003.safetensors"
+  std::size_t digits = 0;          // of the number
   std::size_t count = 0;           // of all shards of the set
-  bool from_zero = false;          // the first shard has the number 0
+  std::size_t first = 1;           // the number of the first shard: 0 or 1
   std::vector<std::string> names;  // in the order of the numbers
 
+  // "model-*-of-00003.safetensors", for messages.
+  [[nodiscard]] std::string pattern() const { return before + "*" + after; }
+  // Returns the name of the shard with a number.
+  [[nodiscard]] std::string name(std::size_t number) const;
   // Returns the names of the shards that `names` lacks, in order.
   [[nodiscard]] std::vector<std::string> missing() const;
   // Returns "5 of the 6 files `model-*-of-00006.safetensors`: `model-00003-of-00006.safetensors` is missing".

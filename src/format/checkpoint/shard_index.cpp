@@ -70,8 +70,7 @@ class IndexParser {
 
  private:
   bool metadata();
-  bool weight_map();
-  bool entry();
+  bool entry(std::string_view tensor);
   bool number_shards();
   void group_by_shard();
   bool cancelled() { return reader_.fail(Errc::cancelled, 0, base::kOpeningCancelled); }
@@ -84,8 +83,8 @@ class IndexParser {
   base::Cancellation* cancellation_;
   json::Reader reader_;
   const std::size_t max_entries_;
-  base::BumpAllocator allocator_;                      // for groups_
-  base::ChunkedVector<ShardIndex::TextRange> groups_;  // the shard of each sequence of entries with the same shard
+  base::BumpAllocator allocator_;          // for groups_
+  base::ChunkedVector<TextRange> groups_;  // the shard of each sequence of entries with the same shard
   std::string_view tensor_;
   bool in_entry_ = false;
   std::string detail_;
@@ -93,25 +92,14 @@ class IndexParser {
 
 bool IndexParser::parse() {
   bool seen = false;
-  if (!reader_.open('{', "an index must be an object")) return false;
-  for (bool more = !reader_.consume('}'); more;) {
-    std::string_view key;
-    std::size_t start = 0;
-    if (!reader_.key(key, start)) return false;
-    if (key == "metadata") {
-      if (!metadata()) return false;
-    } else if (key != "weight_map") {
-      ++index_.other_members_;
-      if (!reader_.skip_value(1)) return false;
-    } else if (seen) {
-      return fail(start, "a second weight_map");
-    } else {
-      seen = true;
-      if (!weight_map()) return false;
-    }
-    if (!reader_.next('}', more)) return false;
-  }
-  if (!reader_.end()) return false;
+  const auto member = [&](std::string_view key, std::size_t start) {
+    if (key == "metadata") return metadata();
+    if (key != "weight_map") return ++index_.other_members_, reader_.skip_value(1);
+    if (std::exchange(seen, true)) return fail(start, "a second weight_map");
+    const auto map = [this](std::string_view tensor, std::size_t) { return entry(tensor); };
+    return reader_.members("weight_map must be an object", map);
+  };
+  if (!reader_.members("an index must be an object", member) || !reader_.end()) return false;
   return seen ||
          fail(0, "it has no weight_map (a configuration? open the model's folder, its index or a .safetensors file)");
 }
@@ -123,12 +111,8 @@ bool IndexParser::metadata() {
   index_.total_size_.reset();
   index_.has_total_size_ = false;
   if (reader_.peek() != '{') return reader_.skip_value(1);
-  if (!reader_.open('{', "")) return false;
   text = '{';
-  for (bool more = !reader_.consume('}'); more;) {
-    std::string_view key;
-    std::size_t start = 0;
-    if (!reader_.key(key, start)) return false;
+  const auto copy = [&](std::string_view key, std::size_t) {
     if (text.size() > 1) text += ',';
     json::append_string(text, key);
     text += ':';
@@ -138,25 +122,16 @@ bool IndexParser::metadata() {
       index_.has_total_size_ = true;
       index_.total_size_ = base::to_integer(std::string_view(text).substr(value));
     }
-    if (!reader_.next('}', more)) return false;
-  }
+    return true;
+  };
+  if (!reader_.members("", copy)) return false;
   text += '}';
   text.shrink_to_fit();
   return true;
 }
 
-bool IndexParser::weight_map() {
-  if (!reader_.open('{', "weight_map must be an object")) return false;
-  for (bool more = !reader_.consume('}'); more;) {
-    if (!entry()) return false;
-    if (!reader_.next('}', more)) return false;
-  }
-  return true;
-}
-
-bool IndexParser::entry() {
-  std::size_t start = 0;
-  if (!reader_.key(tensor_, start)) return false;
+bool IndexParser::entry(std::string_view tensor) {
+  tensor_ = tensor;
   in_entry_ = true;
   std::string_view shard;
   (void)reader_.peek();  // skips white space, so that the offset is that of the opening quote
@@ -204,7 +179,7 @@ bool IndexParser::number_shards() {
     shards[order[i]] = last;
   }
   index_.shard_count_ = count == 0 ? 0 : last + 1;
-  index_.shards_ = std::make_unique_for_overwrite<ShardIndex::TextRange[]>(index_.shard_count_);
+  index_.shards_ = std::make_unique_for_overwrite<TextRange[]>(index_.shard_count_);
   for (std::size_t i = 0; i < count; ++i) index_.shards_[shards[i]] = groups_[i];
   for (std::size_t i = 0; i < index_.entries_.size(); ++i) index_.entries_[i].shard = shards[index_.entries_[i].shard];
   return true;
@@ -216,36 +191,25 @@ void IndexParser::group_by_shard() {
   const std::size_t shards = index_.shard_count_;
   index_.begin_ = std::make_unique<std::uint32_t[]>(shards + 1);
   const auto begin = index_.begin_.get();
-  for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard + 1];
+  for (std::size_t i = 0; i < count; ++i) ++begin[index_.entries_[i].shard];
   std::partial_sum(begin, begin + shards + 1, begin);
   index_.by_shard_ = std::make_unique_for_overwrite<std::uint32_t[]>(count);
-  // Fill each shard backwards from its end, begin[shard + 1]. Afterwards begin[shard + 1] holds the begin of the shard,
-  // so every element moves down by one index.
+  // Fills each shard backwards from its end, which becomes its begin.
   for (std::size_t i = count; i-- > 0;)
-    index_.by_shard_[--begin[index_.entries_[i].shard + 1]] = static_cast<std::uint32_t>(i);
-  for (std::size_t i = 1; i < shards; ++i) begin[i] = begin[i + 1];
-  begin[shards] = static_cast<std::uint32_t>(count);
-  begin[0] = 0;
+    index_.by_shard_[--begin[index_.entries_[i].shard]] = static_cast<std::uint32_t>(i);
 }
 
 Error IndexParser::failure() const {
   const json::Failure& failure = reader_.failure();
-  Error error;
-  if (failure.code == Errc::cancelled) {
-    error.code = failure.code;
-    error.message = failure.what;
-    return error;
-  }
-  error.code = Errc::invalid_index;
-  error.offset = failure.offset;
+  if (failure.code == Errc::cancelled) return base::make_error(failure.code, failure.what);
+  Error error{.code = Errc::invalid_index, .offset = failure.offset, .message = "invalid JSON in index: "};
   if (failure.code == Errc::invalid_utf8)
-    error.message = std::string("invalid UTF-8 in index: ") + failure.what;
+    error.message = "invalid UTF-8 in index: ";
   else if (failure.code == Errc::invalid_index)
     error.message = "invalid index: " + detail_;
-  else
-    error.message =
-        "invalid JSON in index: " + (in_entry_ ? "tensor " + base::shown_name(tensor_) + ": " : std::string()) +
-        failure.what;
+  else if (in_entry_)
+    error.message += "tensor " + base::shown_name(tensor_) + ": ";
+  error.message += failure.what;
   return error;
 }
 

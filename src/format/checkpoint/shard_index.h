@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,17 +47,10 @@ class ShardIndex {
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] Entry operator[](std::size_t entry) const noexcept {
     const Stored& stored = entries_[entry];
-    return {view(stored.tensor), stored.shard, stored.tensor.begin - 1};
+    return {view(stored.tensor), stored.shard, stored.tensor.start - 1};
   }
   // Indexes of the entries of one shard, ascending.
-  struct Range {
-    const std::uint32_t* first;
-    const std::uint32_t* last;
-    [[nodiscard]] const std::uint32_t* begin() const noexcept { return first; }
-    [[nodiscard]] const std::uint32_t* end() const noexcept { return last; }
-    [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(last - first); }
-  };
-  [[nodiscard]] Range of_shard(std::uint32_t shard) const noexcept {
+  [[nodiscard]] std::span<const std::uint32_t> of_shard(std::uint32_t shard) const noexcept {
     return {by_shard_.get() + begin_[shard], by_shard_.get() + begin_[shard + 1]};
   }
   // Returns the index of the entry of a tensor, or kNone.
@@ -77,17 +71,13 @@ class ShardIndex {
   friend class IndexParser;
   explicit ShardIndex(std::unique_ptr<char[]> text) noexcept;
 
-  // A range of the text. It has half the size of a std::string_view, which keeps the memory below the limit.
-  struct TextRange {
-    std::uint32_t begin;
-    std::uint32_t size;
-  };
+  // A TextRange has half the size of a std::string_view, which keeps the memory below the limit.
   struct Stored {
     TextRange tensor;  // starts after the opening quote
     std::uint32_t shard;
   };
   [[nodiscard]] std::string_view view(TextRange range) const noexcept {
-    return {text_.get() + range.begin, range.size};
+    return {text_.get() + range.start, range.size};
   }
   // inside: must point into the text.
   [[nodiscard]] TextRange range(std::string_view inside) const noexcept {

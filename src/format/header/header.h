@@ -60,11 +60,6 @@ struct ParseWork {
                                                                        ParseWork* work = nullptr,
                                                                        base::Cancellation* cancellation = nullptr);
 
-// A range of the text. 32 bits are enough: no header is longer than 4 GiB - 1 byte.
-struct TextRange {
-  std::uint32_t start;
-  std::uint32_t size;
-};
 struct MetadataPair {
   TextRange key;
   TextRange value;

@@ -22,15 +22,6 @@ std::uint64_t length_for(const Header& header, std::uint64_t text_size) {
   return text_size <= header.header_bytes() ? header.header_bytes() : padded_length(text_size, 8);
 }
 
-// Returns an upper bound for the size of the text, in bytes. A string that grows takes up to three times the memory.
-std::size_t max_text_size(const Header& header, const MetadataEdits& edits, std::uint64_t slack) {
-  std::size_t size = static_cast<std::size_t>(header.header_bytes()) + std::string_view("\"__metadata__\":{},").size();
-  for (const auto& [key, value] : edits) {
-    if (*value) size += json::string_size(key) + json::string_size(**value) + std::string_view(":,").size();
-  }
-  return size + static_cast<std::size_t>(std::min(slack, kMaxHeaderBytes)) + 8;
-}
-
 }  // namespace
 
 Status check_pair(std::string_view key, std::string_view value) {
@@ -54,12 +45,12 @@ void HeaderWriter::tensor(std::string_view name, std::string_view dtype, ShapeVi
   text_ += ",\"shape\":[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text_ += ',';
-    json::append_integer(text_, shape[i]);
+    text_ += std::to_string(shape[i]);
   }
   text_ += "],\"data_offsets\":[";
-  json::append_integer(text_, begin);
+  text_ += std::to_string(begin);
   text_ += ',';
-  json::append_integer(text_, end);
+  text_ += std::to_string(end);
   text_ += "]}";
 }
 
@@ -153,12 +144,15 @@ Status pad_text(std::string& text, std::uint64_t alignment, std::uint64_t slack)
 
 Result<std::string> edited_text(const Header& header, const MetadataEdits& edits, std::uint64_t slack) {
   if (Status status = check_writable(header); !status) return std::move(status).error();
+  // An upper bound for the size of the text. A string that grows takes up to three times the memory.
+  std::uint64_t size = header.header_bytes() + std::min(slack, kMaxHeaderBytes) + 32;
   for (const auto& [key, value] : edits) {
     if (!*value) continue;
     if (Status status = check_pair(key, **value); !status) return std::move(status).error();
+    size += json::string_size(key) + json::string_size(**value) + 2;
   }
   HeaderWriter writer;
-  writer.reserve(max_text_size(header, edits, slack));
+  writer.reserve(static_cast<std::size_t>(size));
   write_text(header, writer, edits);
   return std::move(writer).finish();
 }

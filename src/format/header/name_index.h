@@ -12,6 +12,12 @@
 
 namespace safetensors::format {
 
+// A range of a text. 32 bits are enough: no header is longer than 4 GiB - 1 byte, and no index either.
+struct TextRange {
+  std::uint32_t start;
+  std::uint32_t size;
+};
+
 // Open addressing with linear probing, at most 2/3 full. A slot takes 4 bytes, so the slots of 100,000 names stay in
 // the cache of one core. The hash is keyed, so a hostile file cannot choose names that collide.
 class NameIndex {

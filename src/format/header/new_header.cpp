@@ -41,22 +41,16 @@ void sort_for_writer(std::vector<NewTensor>& tensors) {
   if (!std::ranges::is_sorted(tensors, before)) std::ranges::sort(tensors, before);
 }
 
-std::size_t decimal_digits(std::uint64_t number) noexcept {
-  std::size_t digits = 1;
-  for (; number >= 10; number /= 10) ++digits;
-  return digits;
-}
-
 // An upper bound for the size of the text, in bytes. It is close enough to allocate that much: a string that grows
 // while it is written takes up to three times the memory.
 std::size_t max_text_size(std::span<const NewTensor> tensors, std::size_t metadata_bytes, std::uint64_t data_bytes) {
   constexpr std::string_view kEntry = R"(,:{"dtype":"","shape":[],"data_offsets":[,]})";
   constexpr std::string_view kEnds = "{,}";
-  const std::size_t offset = decimal_digits(data_bytes);
+  const std::size_t offset = std::to_string(data_bytes).size();
   std::size_t size = kEnds.size() + metadata_bytes;
   for (const NewTensor& tensor : tensors) {
     size += kEntry.size() + to_string(tensor.dtype).size() + 2 * offset + json::string_size(tensor.name);
-    for (const std::uint64_t dim : tensor.shape) size += decimal_digits(dim) + 1;
+    for (const std::uint64_t dim : tensor.shape) size += std::to_string(dim).size() + 1;
   }
   return size;
 }
@@ -117,41 +111,28 @@ Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape
 Result<std::vector<NewTensor>> new_tensors(std::size_t count, const std::function<Result<NewTensor>(std::size_t)>& at) {
   std::vector<NewTensor> tensors;
   tensors.reserve(count);
-  Status status;
-  for (std::size_t i = 0; status && i < count; ++i) {
-    if (Result<NewTensor> next = at(i))
-      tensors.push_back(*next);
-    else
-      status = std::move(next).error();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Result<NewTensor> next = at(i);
+    if (!next) return next.error();
+    tensors.push_back(*next);
   }
-  // All of these tensors come before the one that failed, so a repeated name among them is the first error.
-  if (Status unique = check_unique(tensors); !unique) return std::move(unique).error();
-  if (!status) return std::move(status).error();
+  if (Status status = check_unique(tensors); !status) return std::move(status).error();
   return tensors;
 }
 
 Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs) {
-  Status status;
   std::vector<const std::pair<std::string, std::string>*> sorted;
   sorted.reserve(pairs.size());
+  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
   for (const auto& pair : pairs) {
-    status = check_pair(pair.first, pair.second);
-    if (!status) break;
+    if (Status status = check_pair(pair.first, pair.second); !status) return std::move(status).error();
+    size += json::string_size(pair.first) + json::string_size(pair.second) + 2;
     sorted.push_back(&pair);
   }
-  std::ranges::sort(sorted, [](const auto* a, const auto* b) {
-    const int order = a->first.compare(b->first);
-    return order != 0 ? order < 0 : a < b;
-  });
-  // All of these pairs come before one that is not UTF-8, so a repeated key among them is the first error.
-  const std::pair<std::string, std::string>* repeated = nullptr;
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    if (sorted[i]->first == sorted[i - 1]->first && (repeated == nullptr || sorted[i] < repeated)) repeated = sorted[i];
-  }
-  if (repeated != nullptr) return key_added_before(repeated->first);
-  if (!status) return std::move(status).error();
-  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
-  for (const auto* pair : sorted) size += json::string_size(pair->first) + json::string_size(pair->second) + 2;
+  const auto key = [](const auto* pair) { return std::string_view(pair->first); };
+  std::ranges::sort(sorted, {}, key);
+  const auto twice = std::ranges::adjacent_find(sorted, {}, key);
+  if (twice != sorted.end()) return key_added_before(key(*twice));
   HeaderWriter writer;
   writer.reserve(size);
   writer.begin_metadata();
@@ -236,26 +217,29 @@ struct HeaderBuilder::State {
   }
 };
 
-Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
+namespace {
+
+// Calls a function of the state of a builder, which has none before the first call.
+template <class State, class Function>
+Status with_state(std::shared_ptr<State>& state, const Function& function) noexcept {
   return base::guarded([&]() -> Status {
-    if (!state_) state_ = std::make_shared<State>();
-    return state_->add(name, dtype, shape);
+    if (!state) state = std::make_shared<State>();
+    return function(*state);
   });
+}
+
+}  // namespace
+
+Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
+  return with_state(state_, [&](State& state) { return state.add(name, dtype, shape); });
 }
 
 Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
-  return base::guarded([&]() -> Status {
-    if (!state_) state_ = std::make_shared<State>();
-    return state_->add_metadata(key, value);
-  });
+  return with_state(state_, [&](State& state) { return state.add_metadata(key, value); });
 }
 
 Status HeaderBuilder::metadata_present() noexcept {
-  return base::guarded([&]() -> Status {
-    if (!state_) state_ = std::make_shared<State>();
-    state_->metadata_present = true;
-    return {};
-  });
+  return with_state(state_, [&](State& state) { return state.metadata_present = true, Status(); });
 }
 
 Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {

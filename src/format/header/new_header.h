@@ -28,8 +28,8 @@ struct NewTensor {
 
 // Errors: invalid_argument (unknown dtype), invalid_utf8, reserved_name, size_overflow, misaligned_size.
 [[nodiscard]] Result<NewTensor> new_tensor(std::string_view name, Dtype dtype, ShapeView shape);
-// Lists the tensors of a header. at: calls new_tensor() for index < count. Errors, for the first wrong tensor: those of
-// `at`, duplicate_name. Throws std::bad_alloc.
+// Lists the tensors of a header. at: calls new_tensor() for index < count. Errors: those of `at` for the first
+// wrong tensor, duplicate_name. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<NewTensor>> new_tensors(std::size_t count,
                                                          const std::function<Result<NewTensor>(std::size_t index)>& at);
 
@@ -39,8 +39,8 @@ struct NewHeaderText {
   std::uint64_t data_bytes = 0;
 };
 
-// Returns the member `__metadata__` of a header as text. The pairs have any order. Errors, for the first wrong pair:
-// invalid_utf8, duplicate_name. Throws std::bad_alloc.
+// Returns the member `__metadata__` of a header as text. The pairs have any order. Errors: invalid_utf8,
+// duplicate_name. Throws std::bad_alloc.
 [[nodiscard]] Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs);
 
 // Puts the tensors in order and assigns their offsets. Frees the list of tensors before it returns. metadata: the text
