@@ -3,11 +3,10 @@
 #include "support.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <memory>
 #include <string>
-
-#include "os/process.h"
+#include <thread>
 
 namespace safetensors::python {
 namespace {
@@ -55,7 +54,7 @@ std::string unnoted_path(const Error& error) {
 }  // namespace
 
 void park_thread() noexcept {
-  for (;;) os::wait_for_signal();
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 nb::module_ import_module(const char* name) {

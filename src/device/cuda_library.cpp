@@ -48,12 +48,10 @@ const char* bind_all(void* library, CudaCalls& calls) noexcept {
 
 Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const Cuda>> {
-    std::unique_ptr<void, decltype(&os::unload_library)> opened(os::load_library(library), os::unload_library);
-    if (opened == nullptr) {
-      const char* const reason = os::load_library_error();
-      return base::make_error(Errc::unsupported,
-                              "the CUDA driver cannot be loaded: " + printable(reason ? reason : library));
-    }
+    const char* reason = library;
+    std::unique_ptr<void, decltype(&os::unload_library)> opened(os::load_library(library, reason), os::unload_library);
+    if (opened == nullptr)
+      return base::make_error(Errc::unsupported, "the CUDA driver cannot be loaded: " + printable(reason));
     CudaCalls calls;
     if (const char* const missing = bind_all(opened.get(), calls); missing != nullptr) {
       return base::make_error(Errc::unsupported,

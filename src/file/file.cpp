@@ -206,6 +206,8 @@ Result<File> open_file(std::string_view path, const OpenOptions& options, os::Be
 
 inline namespace v0 {
 
+Source::~Source() = default;
+
 Result<File> File::open(PathView path, const OpenOptions& options) noexcept {
   base::Cancellation cancellation(options.parse.cancelled);
   return file::open_file(path, options, {}, cancellation);

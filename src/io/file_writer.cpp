@@ -23,7 +23,6 @@
 
 #include "base/error.h"
 #include "os/file_status.h"
-#include "os/file_system.h"
 #include "os/memory.h"
 #include "os/open.h"
 #include "os/parallel.h"
@@ -75,9 +74,8 @@ Result<std::shared_ptr<std::byte>> BounceBufferPool::take(std::uint64_t offset) 
 }
 
 void FileWriter::open_direct(int directory, const char* name) {
-  // Direct writes gain something only on a device. The other file systems accept O_DIRECT without effect, or were never
-  // measured.
-  if (durability_ == Durability::none || !os::on_local_device(descriptor())) return;
+  // Direct writes gain something only on a device. Other file systems were never measured.
+  if (durability_ == Durability::none || !local_) return;
   constexpr os::OpenFlags kFlags =
       os::OpenFlags::write | os::OpenFlags::direct | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
   os::Descriptor opened(name != nullptr

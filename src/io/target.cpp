@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "io/atomic_file.h"
 #include "os/directory.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
 #include "os/open.h"
 #include "os/path.h"
 #include "os/system_error.h"

@@ -6,6 +6,9 @@
 
 namespace safetensors::os {
 
+// The system call. A lock of the open file ends with its last descriptor.
+int close(int descriptor) noexcept;
+
 class Descriptor {
  public:
   Descriptor() noexcept = default;
@@ -24,7 +27,9 @@ class Descriptor {
   [[nodiscard]] bool valid() const noexcept { return descriptor_ >= 0; }
   // Returns the descriptor and gives up ownership. The caller must close it.
   [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
-  void reset() noexcept;
+  void reset() noexcept {
+    if (valid()) (void)close(release());
+  }
 
  private:
   int descriptor_ = -1;

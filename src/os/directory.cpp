@@ -36,7 +36,8 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
     if (!names && means_no_match(names.error().os_error)) continue;
     if (!names) return names;
     for (const std::string& name : *names) {
-      if (matches_pattern(component, name)) found.push_back(path + name);
+      const bool shown = !name.starts_with('.') || component.starts_with('.');
+      if (shown && base::glob_match(component, name)) found.push_back(path + name);
     }
   }
   return found;
@@ -87,11 +88,6 @@ std::string join_path(std::string_view directory, std::string_view name) {
   std::string path(directory);
   if (!path.empty() && path.back() != '/') path += '/';
   return path.append(name);
-}
-
-bool matches_pattern(std::string_view pattern, std::string_view name) noexcept {
-  if (name.starts_with('.') && !pattern.starts_with('.')) return false;
-  return base::glob_match(pattern, name);
 }
 
 Result<std::vector<std::string>> expand_pattern(std::string_view pattern) {

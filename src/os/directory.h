@@ -52,10 +52,8 @@ enum class PathKind : std::uint8_t {
 // Joins a directory's path and a name with one separator. An empty directory means the working directory.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 
-// Like base::glob_match(), except that a name which begins with a dot needs a pattern which begins with a dot.
-[[nodiscard]] bool matches_pattern(std::string_view pattern, std::string_view name) noexcept;
-
-// Returns the existing paths that match a pattern, sorted by their bytes. Wildcards do not match slashes. A path that
+// Returns the existing paths that match a pattern, sorted by their bytes. Wildcards match neither slashes nor a dot at
+// the beginning of a name. A path that
 // is not a directory, and a directory that the user may not list, have no matches. Errors: those of list_directory().
 // Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<std::string>> expand_pattern(std::string_view pattern);

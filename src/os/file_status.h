@@ -1,7 +1,9 @@
-// The kind, identity and permissions of a file.
+// The kind, identity and permissions of a file, and the kind of its file system.
 #pragma once
 
 #include <cstdint>
+
+#include "os/open.h"
 
 namespace safetensors::os {
 
@@ -59,6 +61,18 @@ enum class Symlinks : std::uint8_t { follow, keep };
 // error, status is unchanged.
 [[nodiscard]] int status_of(int descriptor, FileStatus& status) noexcept;
 [[nodiscard]] int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& status) noexcept;
-[[nodiscard]] int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept;
+[[nodiscard]] inline int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {
+  return status_at(kWorkingDirectory, path, symlinks, status);
+}
+
+enum class FileSystem : std::uint8_t {
+  local,   // its files can be mapped, and the mapped bytes stay valid
+  remote,  // over a network or served by a user's process (FUSE): reads are safer and often faster than maps
+  kernel,  // /proc, /sys and similar: its files are not sequences of bytes at fixed offsets
+};
+
+// Uses the magic number of fstatfs(). Returns local if the number is unknown or the call fails.
+[[nodiscard]] FileSystem file_system_of(int descriptor) noexcept;
+[[nodiscard]] FileSystem classify_file_system(std::uint64_t magic) noexcept;
 
 }  // namespace safetensors::os

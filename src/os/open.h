@@ -56,13 +56,9 @@ extern const int kWorkingDirectory;
 // file, or -1 and sets errno. One system call. The caller must handle EINTR.
 [[nodiscard]] std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint64_t offset) noexcept;
 
-// Whether a descriptor of a stranger can be read from.
-enum class Readable : std::uint8_t { yes, no, unknown };
-// Returns unknown and sets errno if the system refuses the descriptor.
-[[nodiscard]] Readable readable(int descriptor) noexcept;
-
-// Returns a new descriptor to read the file of a stranger's descriptor, or -1 and sets errno. Reads through it do not
-// move the position of the stranger. On Windows they do if the stranger has opened the file without sharing it.
+// Returns a new descriptor to read the file of a stranger's descriptor, or -1 and sets errno: EACCES if it is not open
+// for reading. Reads through it do not move the position of the stranger. On Windows they do if the stranger has opened
+// the file without sharing it.
 [[nodiscard]] int duplicate_for_reading(int descriptor) noexcept;
 
 }  // namespace safetensors::os

@@ -20,7 +20,4 @@ using base::process_id;
          static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-// Waits until a signal handler has run, or a signal ends the process.
-void wait_for_signal() noexcept;
-
 }  // namespace safetensors::os

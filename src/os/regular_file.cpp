@@ -84,13 +84,15 @@ Result<Descriptor> open_again(const std::string& path, const FileIdentity& ident
   return descriptor;
 }
 
-struct Unmap {
-  void* address;
-  std::size_t length;
-  void operator()(const void*) const noexcept { unmap_file(address, length); }
-};
-
 }  // namespace
+
+// In the order of FileKind.
+const char* describe_irregular(FileKind kind) noexcept {
+  static constexpr const char* kTexts[] = {"something unknown", nullptr,   "a directory",
+                                           "a symbolic link",   "a FIFO",  "a character device",
+                                           "a block device",    "a socket"};
+  return kTexts[static_cast<std::size_t>(kind)];
+}
 
 Result<std::shared_ptr<const RegularFile>> RegularFile::of_descriptor(Descriptor descriptor, const std::string& path,
                                                                       Between between) {
@@ -123,15 +125,12 @@ Result<std::shared_ptr<const RegularFile>> RegularFile::open(std::string_view pa
 
 Result<std::shared_ptr<const RegularFile>> RegularFile::from_fd(int descriptor) noexcept {
   return base::guarded([&]() -> Result<std::shared_ptr<const RegularFile>> {
-    const Readable allowed = readable(descriptor);
-    if (allowed == Readable::unknown)
-      return system_error(Errc::open_failed, errno, "cannot use descriptor " + std::to_string(descriptor));
-    if (allowed == Readable::no)
-      return base::make_error(Errc::open_failed,
-                              "descriptor " + std::to_string(descriptor) + " is not open for reading");
     Descriptor copy(duplicate_for_reading(descriptor));
-    if (!copy.valid())
-      return system_error(Errc::open_failed, errno, "cannot duplicate descriptor " + std::to_string(descriptor));
+    const int error_number = errno;
+    const std::string shown = "descriptor " + std::to_string(descriptor);
+    if (!copy.valid() && error_number == EACCES)
+      return base::make_error(Errc::open_failed, shown + " is not open for reading");
+    if (!copy.valid()) return system_error(Errc::open_failed, error_number, "cannot use " + shown);
     return take(std::move(copy));
   });
 }
@@ -182,9 +181,9 @@ Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMo
     if (address == nullptr)
       return system_error(Errc::map_failed, errno,
                           "cannot map " + std::to_string(size) + " bytes at byte " + std::to_string(offset));
-    Unmap unmap{address, static_cast<std::size_t>(length)};
-    // If the allocation of its counter fails, the shared_ptr calls unmap itself. So the mapping does not leak.
-    std::shared_ptr<const void> owner(address, unmap);
+    // If the allocation of its counter fails, the shared_ptr calls the deleter itself. So the mapping does not leak.
+    std::shared_ptr<const void> owner(
+        address, [length](void* begin) noexcept { unmap_file(begin, static_cast<std::size_t>(length)); });
     // Page faults of several threads then read ahead in larger windows. MADV_SEQUENTIAL would read each window only
     // when a thread needs it: between threads that touch different tensors, the system sees no sequence.
     if (mode == MapMode::copy_on_write && file_system() == FileSystem::local)

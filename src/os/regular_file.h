@@ -14,7 +14,6 @@
 #include "base/cancellation.h"
 #include "os/descriptor.h"
 #include "os/file_status.h"
-#include "os/file_system.h"
 #include "os/memory.h"
 
 namespace safetensors::os {

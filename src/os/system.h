@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "os/file_system.h"
+#include "os/file_status.h"
 #include "os/open.h"
 
 namespace safetensors::os {
@@ -15,7 +15,7 @@ inline constexpr auto kMaxOffset = static_cast<std::uint64_t>(std::numeric_limit
 // For change_owner(): the file keeps its owner.
 inline constexpr std::uint32_t kKeepUser = ~std::uint32_t{0};
 
-// The alignment that O_DIRECT requires, in bytes. 0: the file does not support O_DIRECT.
+// The alignment that O_DIRECT requires, in bytes. 0: the file does not support O_DIRECT, or is in memory.
 struct DirectAlignment {
   bool known = false;        // false: the system does not tell
   std::uint32_t memory = 0;  // of the buffer's address
@@ -23,7 +23,6 @@ struct DirectAlignment {
 };
 
 // Results and errno of the following functions are those of the system call. Thread-safe. The caller must handle EINTR.
-int close(int descriptor) noexcept;
 std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept;
 std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
                           std::size_t size) noexcept;

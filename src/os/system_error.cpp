@@ -6,12 +6,6 @@
 namespace safetensors::os {
 namespace {
 
-#ifdef EDQUOT
-constexpr int kQuota = EDQUOT;
-#else
-constexpr int kQuota = ENOSPC;
-#endif
-
 #ifdef _WIN32
 constexpr const char* kBusy = "a program has the file open or mapped";
 #else
@@ -70,25 +64,15 @@ constexpr Description kDescriptions[] = {
     {EHOSTUNREACH, "no route to host"},
     {ENETUNREACH, "network is unreachable"},
     {ETIMEDOUT, "timed out"},
-#ifdef EHOSTDOWN
+#ifdef ESTALE  // not on Windows
     {EHOSTDOWN, "host is down"},
-#endif
-#ifdef ESTALE
     {ESTALE, "stale file handle"},
-#endif
-#ifdef EDQUOT
     {EDQUOT, "disk quota exceeded"},
 #endif
-#ifdef EREMOTEIO
+#ifdef ENOKEY  // Linux
     {EREMOTEIO, "remote input/output error"},
-#endif
-#ifdef ENOKEY
     {ENOKEY, "required key not available"},
-#endif
-#ifdef EUCLEAN
     {EUCLEAN, "file system is damaged"},
-#endif
-#ifdef ENOMEDIUM
     {ENOMEDIUM, "no medium found"},
 #endif
     {ECANCELED, "cancelled"},
@@ -120,7 +104,10 @@ Error read_error(int error_number, std::size_t size, std::uint64_t offset) {
 }
 
 bool out_of_space(int error_number) noexcept {
-  return error_number == ENOSPC || error_number == kQuota || error_number == EFBIG;
+#ifdef EDQUOT
+  if (error_number == EDQUOT) return true;
+#endif
+  return error_number == ENOSPC || error_number == EFBIG;
 }
 
 }  // namespace safetensors::os

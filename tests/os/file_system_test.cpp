@@ -1,11 +1,12 @@
 // The file systems that every machine has, and the numbers of others.
-#include "os/file_system.h"
+#include "os/file_status.h"
 
 #include <gtest/gtest.h>
 #include <sys/vfs.h>
 
 #include "os/descriptor.h"
 #include "os/open.h"
+#include "os/system.h"
 
 namespace safetensors::os {
 namespace {
@@ -30,7 +31,6 @@ TEST(FileSystem, CountsDisksAndTmpfsAsLocal) {
 TEST(FileSystem, IsKernelInProc) {
   const Descriptor proc = open_directory("/proc");
   EXPECT_EQ(file_system_of(proc.get()), FileSystem::kernel);
-  EXPECT_FALSE(on_local_device(proc.get()));
 }
 
 TEST(FileSystem, IsInMemoryOnTmpfs) {
@@ -39,12 +39,13 @@ TEST(FileSystem, IsInMemoryOnTmpfs) {
     GTEST_SKIP() << "no tmpfs at /dev/shm";
   const Descriptor memory = open_directory("/dev/shm");
   EXPECT_EQ(file_system_of(memory.get()), FileSystem::local);
-  EXPECT_FALSE(on_local_device(memory.get()));
+  DirectAlignment alignment;
+  EXPECT_EQ(direct_alignment(memory.get(), alignment), 0);
+  EXPECT_TRUE(alignment.known && alignment.offset == 0);
 }
 
-TEST(FileSystem, IsNoDeviceAfterError) {
+TEST(FileSystem, IsLocalAfterError) {
   EXPECT_EQ(file_system_of(-1), FileSystem::local);
-  EXPECT_FALSE(on_local_device(-1));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 #include "base/memory_resource.h"
 #include "os/descriptor.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
 #include "os/memory.h"
 #include "os/regular_file.h"
 #include "os/system_error.h"

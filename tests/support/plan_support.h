@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "format/dtype/cast.h"
-#include "os/file_system.h"
+#include "os/file_status.h"
 #include "support/emulation.h"
 #include "support/file_support.h"
 #include "support/naive_slice.h"

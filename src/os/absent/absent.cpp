@@ -1,10 +1,11 @@
 // The calls for systems that lack pages that are provided in advance, the share of a file in the page cache, advice
-// about it, leases, copies by the system, early writeback, and files without a name. Each answer says that the system
-// lacks it.
+// about it, leases, copies by the system, early writeback, files without a name, and names that differ only in the case
+// of their letters. Each answer says that the system lacks it.
 #include <cerrno>
 
 #include "os/leased_map.h"
 #include "os/memory.h"
+#include "os/path.h"
 #include "os/residency.h"
 #include "os/system.h"
 #include "os/system_error.h"
@@ -32,6 +33,12 @@ bool linkable(int) noexcept {
 }
 
 void provide_untouched(std::span<std::byte>) noexcept {}
+
+std::string name_key(std::string_view name) {
+  std::string key(name);
+  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return key;
+}
 
 std::optional<double> cached_share(int, std::uint64_t, std::uint64_t) noexcept {
   return std::nullopt;

@@ -10,14 +10,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <string_view>
 
 #include "os/descriptor.h"
-#include "os/file_system.h"
+#include "os/directory.h"
+#include "os/file_status.h"
 #include "os/open.h"
-#include "os/path.h"
+#include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
 
@@ -32,12 +35,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
     errno = EINVAL;
   }
   return opened.release();
-}
-
-Readable readable(int descriptor) noexcept {
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  if (flags < 0) return Readable::unknown;
-  return (flags & O_EXEC) != 0 || (flags & O_ACCMODE) == O_WRONLY ? Readable::no : Readable::yes;
 }
 
 namespace {
@@ -115,16 +112,22 @@ FileSystem file_system_of(int descriptor) noexcept {
   return classify(status);
 }
 
-bool on_local_device(int descriptor) noexcept {
-  struct statfs status;
-  return ::fstatfs(descriptor, &status) == 0 && std::string_view(status.f_fstypename) != "tmpfs" &&
-         classify(status) == FileSystem::local;
+unsigned allowed_processors() noexcept {
+  const long count = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 0 ? static_cast<unsigned>(count) : std::numeric_limits<unsigned>::max();
 }
 
-std::string name_key(std::string_view name) {
-  std::string key(name);
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return key;
+Result<std::vector<std::string>> paths_of_open_files() {
+  Result<std::vector<std::string>> names = list_directory("/dev/fd");
+  if (!names) return names;
+  std::vector<std::string> paths;
+  for (const std::string& name : *names) {
+    int descriptor = -1;
+    (void)std::from_chars(name.data(), name.data() + name.size(), descriptor);
+    const DescriptorPath path(descriptor);
+    if (path.text[0] != '\0') paths.emplace_back(path.text);
+  }
+  return paths;
 }
 
 }  // namespace safetensors::os

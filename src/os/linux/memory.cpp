@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/checked.h"
 #include "os/descriptor.h"
 
 namespace safetensors::os {
@@ -49,10 +48,7 @@ std::uint64_t memory_size() {
 bool fits_in_machine(std::uint64_t size) noexcept {
   struct sysinfo info;
   if (::sysinfo(&info) != 0) return true;
-  std::uint64_t units = 0;
-  std::uint64_t bytes = 0;
-  if (!base::add(info.totalram, info.totalswap, units) || !base::multiply(units, info.mem_unit, bytes)) return true;
-  return size <= bytes;
+  return size <= (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
 }
 
 // A kernel without huge pages refuses the advice. The memory is usable nevertheless.

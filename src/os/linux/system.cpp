@@ -18,7 +18,6 @@
 
 #include "os/directory.h"
 #include "os/file_status.h"
-#include "os/file_system.h"
 #include "os/open.h"
 #include "os/path.h"
 #include "os/process.h"
@@ -33,12 +32,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
   if (has(flags, OpenFlags::path_only)) native |= O_PATH;
   if (has(flags, OpenFlags::direct)) native |= O_DIRECT;
   return ::openat(directory, name, native, static_cast<mode_t>(permissions));
-}
-
-Readable readable(int descriptor) noexcept {
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  if (flags < 0) return Readable::unknown;
-  return (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY ? Readable::no : Readable::yes;
 }
 
 const bool DescriptorPath::kLeadsToSameFile = true;
@@ -56,13 +49,14 @@ std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint
 
 int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
+  struct statfs system;
+  if (::fstatfs(descriptor, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+    return alignment.known = true, 0;  // files in memory: newer systems accept O_DIRECT, which gains nothing
 #ifdef STATX_DIOALIGN
   struct statx status;
   if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) != 0) return -1;
   if ((status.stx_mask & STATX_DIOALIGN) != 0)
     alignment = {.known = true, .memory = status.stx_dio_mem_align, .offset = status.stx_dio_offset_align};
-#else
-  (void)descriptor;
 #endif
   return 0;
 }
@@ -143,13 +137,6 @@ FileSystem file_system_of(int descriptor) noexcept {
   if (retry([&] { return ::fstatfs(descriptor, &status); }) != 0) return FileSystem::local;
   // f_type is a signed long on most systems, and the magic numbers have 32 bits.
   return classify_file_system(static_cast<std::uint32_t>(status.f_type));
-}
-
-bool on_local_device(int descriptor) noexcept {
-  struct statfs status;
-  if (::fstatfs(descriptor, &status) != 0) return false;
-  const auto magic = static_cast<std::uint32_t>(status.f_type);
-  return magic != TMPFS_MAGIC && magic != RAMFS_MAGIC && classify_file_system(magic) == FileSystem::local;
 }
 
 std::string name_key(std::string_view name) {

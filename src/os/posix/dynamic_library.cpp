@@ -5,12 +5,10 @@
 
 namespace safetensors::os {
 
-void* load_library(const char* name) noexcept {
-  return ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
-
-const char* load_library_error() noexcept {
-  return ::dlerror();
+void* load_library(const char* name, const char*& reason) noexcept {
+  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) reason = ::dlerror();
+  return library;
 }
 
 void unload_library(void* library) noexcept {

@@ -20,6 +20,7 @@
 #include "os/path.h"
 #include "os/process.h"
 #include "os/system.h"
+#include "os/system_error.h"
 
 namespace safetensors::os {
 static_assert(sizeof(off_t) == sizeof kMaxOffset, "offsets have 64 bits: see _FILE_OFFSET_BITS");
@@ -99,12 +100,16 @@ bool maps_disturb_writers() noexcept {
   return false;
 }
 
-void Descriptor::reset() noexcept {
-  if (descriptor_ >= 0) ::close(release());
-}
-
 // Reads of this library use no position.
 int duplicate_for_reading(int descriptor) noexcept {
+#ifdef O_PATH
+  constexpr int kUnreadable = O_PATH;
+#else
+  constexpr int kUnreadable = O_EXEC;
+#endif
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0) return -1;
+  if ((flags & kUnreadable) != 0 || (flags & O_ACCMODE) == O_WRONLY) return failed_with(EACCES);
   return duplicate(descriptor);
 }
 
@@ -188,11 +193,6 @@ int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& st
   return store(::fstatat(directory, name, &found, flags), found, status);
 }
 
-int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {
-  struct stat found;
-  return store(symlinks == Symlinks::keep ? ::lstat(path, &found) : ::stat(path, &found), found, status);
-}
-
 std::string generic_path(std::string_view path) {
   return std::string(path);
 }
@@ -212,10 +212,6 @@ std::string absolute_path(const std::string& path) {
   if (::getcwd(directory, sizeof directory) == nullptr) return path;
   std::string whole = std::string(directory) + "/" + path;
   return whole.size() < PATH_MAX ? whole : path;
-}
-
-void wait_for_signal() noexcept {
-  (void)::pause();
 }
 
 std::size_t descriptor_limit() noexcept {

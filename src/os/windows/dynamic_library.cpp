@@ -6,12 +6,9 @@
 
 namespace safetensors::os {
 
-void* load_library(const char* name) noexcept {
+void* load_library(const char* name, const char*& reason) noexcept {
+  reason = "Windows cannot load the library";
   return ::LoadLibraryExA(name, nullptr, LOAD_LIBRARY_SEARCH_SYSTEM32);
-}
-
-const char* load_library_error() noexcept {
-  return "Windows cannot load the library";
 }
 
 void unload_library(void* library) noexcept {

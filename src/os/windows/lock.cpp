@@ -21,32 +21,22 @@ constexpr std::uint64_t kLockedByte = 0x7FFF'FFFF'FFFF'FFFE;
 constinit std::atomic<HANDLE> folder_locks[windows::kMaxDescriptors] = {};
 
 // Makes the object of a folder, for all sessions and users of the machine. Everybody may see that it exists, and nobody
-// needs another right to it. Returns nullptr and sets the error of Windows. ERROR_ALREADY_EXISTS: it has a holder.
-HANDLE make_object(HANDLE folder) noexcept {
+// needs another right to it.
+int lock_folder(int descriptor, HANDLE folder) noexcept {
+  if (folder_locks[descriptor] != nullptr) return 0;
   BY_HANDLE_FILE_INFORMATION found;
-  if (!::GetFileInformationByHandle(folder, &found)) return nullptr;
+  if (!::GetFileInformationByHandle(folder, &found)) return windows::fail();
   char name[64];
   (void)std::snprintf(name, sizeof name, "Global\\safetensors-%08lx-%08lx%08lx", found.dwVolumeSerialNumber,
                       found.nFileIndexHigh, found.nFileIndexLow);
   SECURITY_DESCRIPTOR everyone;
   if (!::InitializeSecurityDescriptor(&everyone, SECURITY_DESCRIPTOR_REVISION) ||
       !::SetSecurityDescriptorDacl(&everyone, TRUE, nullptr, FALSE))
-    return nullptr;
+    return windows::fail();
   SECURITY_ATTRIBUTES attributes{sizeof attributes, &everyone, FALSE};
-  windows::Handle made(::CreateEventExA(&attributes, name, CREATE_EVENT_MANUAL_RESET, SYNCHRONIZE));
-  if (!made.valid() || ::GetLastError() != ERROR_ALREADY_EXISTS) return made.release();
-  made.reset();
-  ::SetLastError(ERROR_ALREADY_EXISTS);
-  return nullptr;
-}
-
-int lock_folder(int descriptor, HANDLE folder) noexcept {
-  if (folder_locks[descriptor] != nullptr) return 0;
-  windows::Handle object(make_object(folder));
-  if (!object.valid()) {
-    const DWORD error = ::GetLastError();
-    return windows::fail(error == ERROR_ALREADY_EXISTS ? DWORD{ERROR_LOCK_VIOLATION} : error);
-  }
+  windows::Handle object(::CreateEventExA(&attributes, name, CREATE_EVENT_MANUAL_RESET, SYNCHRONIZE));
+  if (!object.valid()) return windows::fail();
+  if (::GetLastError() == ERROR_ALREADY_EXISTS) return windows::fail(ERROR_LOCK_VIOLATION);  // it has a holder
   folder_locks[descriptor] = object.release();
   return 0;
 }

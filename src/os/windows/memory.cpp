@@ -12,19 +12,14 @@
 #include "os/windows/native.h"
 
 namespace safetensors::os {
-namespace {
-
-SYSTEM_INFO system_info() noexcept {
-  SYSTEM_INFO info;
-  ::GetSystemInfo(&info);
-  return info;
-}
-
-}  // namespace
 
 // Maps begin at a multiple of the granularity of allocations (64 KiB), which is larger than a page.
 std::size_t page_size() noexcept {
-  static const std::size_t size = system_info().dwAllocationGranularity;
+  static const std::size_t size = [] {
+    SYSTEM_INFO info;
+    ::GetSystemInfo(&info);
+    return info.dwAllocationGranularity;
+  }();
   return size;
 }
 

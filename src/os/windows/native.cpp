@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "os/descriptor.h"
+#include "os/system.h"
 #include "os/system_error.h"
 
 #if defined(_UCRT) && !defined(_MSC_VER)  // some headers of mingw-w64 do not declare it
@@ -16,7 +18,8 @@ extern "C" __declspec(dllimport) _invalid_parameter_handler
     __cdecl _set_thread_local_invalid_parameter_handler(_invalid_parameter_handler handler);
 #endif
 
-namespace safetensors::os::windows {
+namespace safetensors::os {
+namespace windows {
 namespace {
 
 constexpr struct {
@@ -125,25 +128,14 @@ int descriptor_of(Handle& handle) noexcept {
   return descriptor;
 }
 
-int duplicate(int descriptor) noexcept {
-  const HANDLE handle = handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return -1;
-  const HANDLE process = ::GetCurrentProcess();
-  HANDLE made = INVALID_HANDLE_VALUE;
-  if (!::DuplicateHandle(process, handle, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) return fail();
-  Handle copy(made);
-  return descriptor_of(copy);
-}
-
-int close_descriptor(int descriptor) noexcept {
-  (void)forget_lock(descriptor);
-  const QuietParameters quiet;
-  return ::_close(descriptor);
-}
-
 bool is_directory(HANDLE handle) noexcept {
   BY_HANDLE_FILE_INFORMATION found;
   return ::GetFileInformationByHandle(handle, &found) && (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+}
+
+bool is_directory(const std::wstring& path) noexcept {
+  const DWORD attributes = ::GetFileAttributesW(path.c_str());
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
 }
 
 DWORD link_tag(HANDLE handle) noexcept {
@@ -154,4 +146,22 @@ DWORD link_tag(HANDLE handle) noexcept {
   return link ? found.ReparseTag : 0;
 }
 
-}  // namespace safetensors::os::windows
+}  // namespace windows
+
+int close(int descriptor) noexcept {
+  (void)windows::forget_lock(descriptor);
+  const windows::QuietParameters quiet;
+  return ::_close(descriptor);
+}
+
+int duplicate(int descriptor) noexcept {
+  const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  const HANDLE process = ::GetCurrentProcess();
+  HANDLE made = INVALID_HANDLE_VALUE;
+  if (!::DuplicateHandle(process, handle, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS)) return windows::fail();
+  windows::Handle copy(made);
+  return windows::descriptor_of(copy);
+}
+
+}  // namespace safetensors::os

@@ -56,10 +56,6 @@ class Handle {
 // Returns a new descriptor, which owns the handle. Returns -1 and sets errno if there are too many descriptors: then
 // the caller still owns the handle.
 [[nodiscard]] int descriptor_of(Handle& handle) noexcept;
-// Returns another descriptor of the same open file, or -1 and sets errno.
-[[nodiscard]] int duplicate(int descriptor) noexcept;
-// Closes a descriptor and releases its lock. Returns 0, or -1 and sets errno.
-int close_descriptor(int descriptor) noexcept;
 // Releases the lock that a descriptor of a folder has. Returns false if it has none.
 bool forget_lock(int descriptor) noexcept;
 
@@ -87,6 +83,7 @@ DWORD call_at(HANDLE handle, std::uint64_t offset, DWORD& count, const Call& cal
 
 // Returns whether a handle is that of a directory, or of a symlink that was made for a directory.
 [[nodiscard]] bool is_directory(HANDLE handle) noexcept;
+[[nodiscard]] bool is_directory(const std::wstring& path) noexcept;
 // Returns the tag of a symlink or a mount point, or 0 for any other file.
 [[nodiscard]] DWORD link_tag(HANDLE handle) noexcept;
 

@@ -196,12 +196,6 @@ std::string without_end_slash(std::string path) {
   return path;
 }
 
-std::string name_key(std::string_view name) {
-  std::string key(name);
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return key;
-}
-
 std::string absolute_path(const std::string& path) {
   const auto native = windows::native_path(kWorkingDirectory, path);
   return native ? windows::to_utf8(*native) : path;

@@ -54,11 +54,6 @@ HANDLE open_to_rename(const std::wstring& path) noexcept {
                             FILE_FLAG_OPEN_REPARSE_POINT | FILE_FLAG_WRITE_THROUGH);
 }
 
-bool is_directory(const std::wstring& path) noexcept {
-  const DWORD attributes = ::GetFileAttributesW(path.c_str());
-  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
-}
-
 // Returns whether a rename that was denied found the old file in use. If this process may remove the old file, or
 // another one does not share it, the rights were not the reason.
 bool in_use(const std::wstring& path) noexcept {
@@ -123,7 +118,7 @@ DWORD remove_once(const std::wstring& path) noexcept {
   DWORD flags = kDelete | kDeletePosix | kDeleteReadOnly;
   return change_once(path, kDispositionInfoEx, &flags, sizeof flags, path, [&] {
     // Also a symlink that was made for a directory is a directory.
-    return is_directory(path) ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str());
+    return windows::is_directory(path) ? ::RemoveDirectoryW(path.c_str()) : ::DeleteFileW(path.c_str());
   });
 }
 
@@ -143,7 +138,7 @@ int rename_at(int directory, const char* from, const char* to) noexcept {
   const auto old_path = windows::native_path(directory, from);
   const auto new_path = windows::native_path(directory, to);
   if (!old_path || !new_path) return -1;
-  if (is_directory(*new_path)) return failed_with(EISDIR);
+  if (windows::is_directory(*new_path)) return failed_with(EISDIR);
   try {
     const DWORD error = try_for_a_while([&] { return rename_once(*old_path, *new_path); });
     if (error == NO_ERROR) return 0;

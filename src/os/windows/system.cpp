@@ -5,6 +5,7 @@
 // Handles have FILE_FLAG_OVERLAPPED: without it, Windows lets only one thread at a time use an open file. Such a handle
 // has no position. Functions of the C library that read or write need one, so they fail with these descriptors.
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -12,26 +13,14 @@
 
 #include "os/descriptor.h"
 #include "os/file_status.h"
-#include "os/file_system.h"
 #include "os/open.h"
+#include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
 #include "os/windows/native.h"
 
 namespace safetensors::os {
 namespace {
-
-DWORD access_of(OpenFlags flags) noexcept {
-  DWORD access = FILE_READ_ATTRIBUTES | SYNCHRONIZE;
-  if (has(flags, OpenFlags::read)) access |= has(flags, OpenFlags::directory) ? FILE_LIST_DIRECTORY : GENERIC_READ;
-  if (has(flags, OpenFlags::write)) access |= GENERIC_WRITE;
-  return access;
-}
-
-DWORD disposition_of(OpenFlags flags) noexcept {
-  if (!has(flags, OpenFlags::create)) return OPEN_EXISTING;
-  return has(flags, OpenFlags::only_new) ? CREATE_NEW : OPEN_ALWAYS;
-}
 
 DWORD attributes_of(OpenFlags flags) noexcept {
   DWORD attributes = FILE_ATTRIBUTE_NORMAL | FILE_FLAG_OVERLAPPED;
@@ -44,10 +33,16 @@ DWORD attributes_of(OpenFlags flags) noexcept {
 // A file that OneDrive or deduplication manages is a reparse point, too, though not a link. With the flag for links,
 // Windows would not show its bytes. So such a file is opened again without it, and must be the same file.
 HANDLE open_handle(const std::wstring& path, OpenFlags flags) noexcept {
+  DWORD access = FILE_READ_ATTRIBUTES | SYNCHRONIZE;
+  if (has(flags, OpenFlags::read)) access |= has(flags, OpenFlags::directory) ? FILE_LIST_DIRECTORY : GENERIC_READ;
+  if (has(flags, OpenFlags::write)) access |= GENERIC_WRITE;
   const auto open = [&](DWORD disposition, DWORD attributes) {
-    return ::CreateFileW(path.c_str(), access_of(flags), windows::kShareAll, nullptr, disposition, attributes, nullptr);
+    return ::CreateFileW(path.c_str(), access, windows::kShareAll, nullptr, disposition, attributes, nullptr);
   };
-  windows::Handle handle(open(disposition_of(flags), attributes_of(flags)));
+  const DWORD disposition = !has(flags, OpenFlags::create)    ? OPEN_EXISTING
+                            : has(flags, OpenFlags::only_new) ? CREATE_NEW
+                                                              : OPEN_ALWAYS;
+  windows::Handle handle(open(disposition, attributes_of(flags)));
   BY_HANDLE_FILE_INFORMATION first, second;
   if (!has(flags, OpenFlags::no_follow) || !handle.valid() || windows::link_tag(handle.get()) != 0 ||
       !::GetFileInformationByHandle(handle.get(), &first) ||
@@ -75,12 +70,9 @@ int check_kind(HANDLE handle, OpenFlags flags) noexcept {
 
 // Windows calls a directory that a program wants to write, or to make as a file, an access that is denied.
 int fail_to_open(DWORD error, const std::wstring& path, OpenFlags flags) noexcept {
-  windows::fail(error);
-  if (error != ERROR_ACCESS_DENIED || !has(flags, OpenFlags::write)) return -1;
-  const DWORD attributes = ::GetFileAttributesW(path.c_str());
-  if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0)
-    errno = has(flags, OpenFlags::only_new) ? EEXIST : EISDIR;
-  return -1;
+  if (error != ERROR_ACCESS_DENIED || !has(flags, OpenFlags::write) || !windows::is_directory(path))
+    return windows::fail(error);
+  return failed_with(has(flags, OpenFlags::only_new) ? EEXIST : EISDIR);
 }
 
 }  // namespace
@@ -114,22 +106,18 @@ std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint6
 }
 
 // A read of nothing, without an offset, moves no position. Windows asks for the right to read before it looks at the
-// other arguments.
-Readable readable(int descriptor) noexcept {
-  const HANDLE handle = windows::handle_of(descriptor);
-  if (handle == INVALID_HANDLE_VALUE) return Readable::unknown;
-  if (::GetFileType(handle) != FILE_TYPE_DISK) return Readable::yes;  // the kind of the file decides
-  DWORD count = 0;
-  char nothing = 0;
-  const bool denied = !::ReadFile(handle, &nothing, 0, &count, nullptr) && ::GetLastError() == ERROR_ACCESS_DENIED;
-  return denied ? Readable::no : Readable::yes;
-}
-
+// other arguments. Other kinds of files are refused later.
 int duplicate_for_reading(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
+  if (handle == INVALID_HANDLE_VALUE) return -1;
+  DWORD count = 0;
+  char nothing = 0;
+  if (::GetFileType(handle) == FILE_TYPE_DISK && !::ReadFile(handle, &nothing, 0, &count, nullptr) &&
+      ::GetLastError() == ERROR_ACCESS_DENIED)
+    return failed_with(EACCES);
   constexpr DWORD kFlags = FILE_FLAG_OVERLAPPED | FILE_FLAG_BACKUP_SEMANTICS;
   windows::Handle own(::ReOpenFile(handle, GENERIC_READ, windows::kShareAll, kFlags));
-  return own.valid() ? windows::descriptor_of(own) : windows::duplicate(descriptor);
+  return own.valid() ? windows::descriptor_of(own) : duplicate(descriptor);
 }
 
 namespace {
@@ -201,20 +189,12 @@ int status_at(int directory, const char* name, Symlinks symlinks, FileStatus& st
   return 0;
 }
 
-int status_of_path(const char* path, Symlinks symlinks, FileStatus& status) noexcept {
-  return status_at(kWorkingDirectory, path, symlinks, status);
-}
-
 FileSystem file_system_of(int descriptor) noexcept {
   const HANDLE handle = windows::handle_of(descriptor);
   FILE_REMOTE_PROTOCOL_INFO remote;
   // The call fails for a file of this machine, and for a driver that does not know it. Then the path decides.
   if (::GetFileInformationByHandleEx(handle, FileRemoteProtocolInfo, &remote, sizeof remote)) return FileSystem::remote;
   return windows::path_of(handle).starts_with(L"\\\\?\\UNC\\") ? FileSystem::remote : FileSystem::local;
-}
-
-bool on_local_device(int descriptor) noexcept {
-  return windows::handle_of(descriptor) != INVALID_HANDLE_VALUE && file_system_of(descriptor) == FileSystem::local;
 }
 
 namespace {
@@ -241,10 +221,6 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
     if (path.size() < sizeof text) std::memcpy(text, path.c_str(), path.size() + 1);
   } catch (const std::bad_alloc&) {
   }
-}
-
-int close(int descriptor) noexcept {
-  return windows::close_descriptor(descriptor);
 }
 
 std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
@@ -307,12 +283,17 @@ int make_directory(int directory, const char* name, std::uint32_t) noexcept {
   return ::CreateDirectoryW(path->c_str(), nullptr) ? 0 : windows::fail();
 }
 
-int duplicate(int descriptor) noexcept {
-  return windows::duplicate(descriptor);
+// The mask is 0 if the process uses several groups of processors: then it has no limit.
+unsigned allowed_processors() noexcept {
+  DWORD_PTR allowed = 0, all = 0;
+  if (::GetProcessAffinityMask(::GetCurrentProcess(), &allowed, &all) && allowed != 0)
+    return static_cast<unsigned>(std::popcount(allowed));
+  return std::max(1U, static_cast<unsigned>(::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)));
 }
 
-void Descriptor::reset() noexcept {
-  if (descriptor_ >= 0) (void)windows::close_descriptor(release());
+// The C library allows 2,048 descriptors (msvcrt) or 8,192 (the universal one).
+std::size_t descriptor_limit() noexcept {
+  return 1024;
 }
 
 }  // namespace safetensors::os
