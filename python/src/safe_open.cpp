@@ -127,7 +127,7 @@ nb::list names(const T& self) {
   const std::shared_ptr<Reader> reader = self.get();
   std::vector<std::string_view> found;
   for (const Tensor& tensor : reader->list()) found.push_back(tensor.name());
-  if (kSorted) std::ranges::stable_sort(found);  // fast, because writers sort the names within each dtype
+  if (kSorted && !std::ranges::is_sorted(found)) std::ranges::stable_sort(found);  // sorted if all have one dtype
   nb::list names = nb::steal<nb::list>(own(PyList_New(static_cast<Py_ssize_t>(found.size()))).release());
   for (std::size_t i = 0; i < found.size(); ++i) {
     check_signals(i);

@@ -29,7 +29,8 @@ class TorchMaker final : public Maker {
     from_dlpack_ = nb::hasattr(internal, "_from_dlpack")
                        ? nb::object(internal.attr("_from_dlpack"))
                        : nb::object(import_module("torch.utils.dlpack").attr("from_dlpack"));
-    if (!nb::hasattr(internal, "_get_dispatch_mode")) return;
+    if (!nb::hasattr(internal, "_get_dispatch_mode") || !nb::hasattr(internal, "_len_torch_dispatch_stack")) return;
+    modes_ = internal.attr("_len_torch_dispatch_stack");
     dispatch_mode_ = internal.attr("_get_dispatch_mode");
     fake_ = internal.attr("_TorchDispatchModeKey").attr("FAKE");
   }
@@ -46,7 +47,7 @@ class TorchMaker final : public Maker {
     if (array.nbytes() == 0) {
       tensor = empty_(to_tuple(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
-      if (dispatch_mode_.is_valid() && !dispatch_mode_(fake_).is_none())
+      if (modes_.is_valid() && nb::cast<int>(modes_()) != 0 && !dispatch_mode_(fake_).is_none())
         throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
       tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type, shape);
@@ -105,7 +106,8 @@ class TorchMaker final : public Maker {
   Device device_;
   nb::object empty_;
   nb::object from_dlpack_;
-  nb::object dispatch_mode_;  // returns the mode with a key, or None. Null in an old torch
+  nb::object modes_;          // returns the number of active modes. Null in an old torch
+  nb::object dispatch_mode_;  // returns the mode with a key, or None. The number costs less
   nb::object fake_;           // the key of FakeTensorMode
 };
 

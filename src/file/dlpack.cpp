@@ -22,7 +22,8 @@ template <class Managed>
 struct DLPackOwner {
   Managed tensor;
   Array array;
-  std::unique_ptr<std::int64_t[]> dims;  // the shape, then the strides
+  std::int64_t dims[8];                       // the shape, then the strides
+  std::unique_ptr<std::int64_t[]> more_dims;  // instead, if there are more than 4
 };
 
 template <class Managed>
@@ -72,10 +73,11 @@ DlTensor tensor_of(const Array& array, std::int64_t* dims) {
 template <class Managed>
 Result<std::unique_ptr<Managed, DLPackDeleter>> make_managed(const Array& array) {
   if (Status status = check_dims(array.shape()); !status) return std::move(status).error();
-  auto dims = std::make_unique<std::int64_t[]>(2 * array.shape().size());
-  auto owner = std::unique_ptr<DLPackOwner<Managed>>(new DLPackOwner<Managed>{Managed{}, array, std::move(dims)});
+  auto owner = std::unique_ptr<DLPackOwner<Managed>>(new DLPackOwner<Managed>{Managed{}, array, {}, nullptr});
+  const std::size_t count = 2 * array.shape().size();
+  if (count > std::size(owner->dims)) owner->more_dims = std::make_unique<std::int64_t[]>(count);
   Managed& managed = owner->tensor;
-  managed.dl_tensor = tensor_of(array, owner->dims.get());
+  managed.dl_tensor = tensor_of(array, owner->more_dims != nullptr ? owner->more_dims.get() : owner->dims);
   managed.deleter = delete_managed<Managed>;
   managed.manager_ctx = owner.release();
   if constexpr (std::is_same_v<Managed, Versioned>) {

@@ -12,7 +12,12 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/memory_resource.h"
 #include "os/descriptor.h"
@@ -274,6 +279,31 @@ TEST(Memory, AlignsLargeBlocksToPages) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % os::page_size(), 0u);
     memory.get()[0] = memory.get()[size - 1] = std::byte{1};
   }
+}
+
+TEST(Memory, ThreadsGetLargeBlocksOfTheirOwn) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const auto work = [&](std::byte mark) {
+    std::vector<std::span<std::byte>> kept;
+    std::vector<std::shared_ptr<std::byte>> owners;
+    for (std::size_t i = 0; i < 60; ++i) {
+      const std::size_t size = (2 + i * 7 % 15) * kMiB + 4096;
+      owners.push_back(os::allocate(size).value());
+      kept.emplace_back(owners.back().get(), size);
+      for (std::size_t at = 0; at < size; at += kMiB) {
+        EXPECT_EQ(kept.back()[at], std::byte{0});
+        kept.back()[at] = mark;
+      }
+      if (kept.size() < 4) continue;
+      const std::size_t gone = i % 4;  // in changing order
+      for (std::size_t at = 0; at < kept[gone].size(); at += kMiB) EXPECT_EQ(kept[gone][at], mark);
+      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(gone));
+      owners.erase(owners.begin() + static_cast<std::ptrdiff_t>(gone));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i <= 4; ++i) threads.emplace_back(work, std::byte(i));
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(MemorySize, IsSmallerThanMachine) {
