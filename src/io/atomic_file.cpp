@@ -151,7 +151,7 @@ Status AtomicFile::commit() noexcept {
   Status status = base::guarded([&]() -> Status {
     if (temporary_.empty() && !anonymous_)
       return base::make_error(Errc::writer_closed, "the file was already committed", path_);
-    return file_.finished() ? Status() : finish();
+    return finish();
   });
   if (status) status = replace();
   if (status) status = sync_directory();
@@ -165,6 +165,7 @@ Status AtomicFile::publish() {
 }
 
 Status AtomicFile::finish() {
+  if (file_.finished()) return {};
   if (options_.shared) adopt_mode_and_owner();
   return file_.finish();
 }

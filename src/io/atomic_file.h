@@ -85,10 +85,10 @@ class AtomicFile {
   [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
   // Makes the bytes written so far visible to other machines. Does nothing on a local file system. Error: sync_failed.
   [[nodiscard]] Status publish();
-  // Completes a shared file: its mode, and then file().finish(). Errors: those of FileWriter::finish().
+  // Completes a shared file: its mode, and then file().finish(). Idempotent. Errors: those of FileWriter::finish().
   [[nodiscard]] Status finish();
 
-  // Calls finish() unless it was called before, then replace() and sync_directory(). Must be called only once,
+  // Calls finish(), replace() and sync_directory(). Must be called only once,
   // and not while another call runs. Errors: those of the three functions.
   [[nodiscard]] Status commit() noexcept;
 

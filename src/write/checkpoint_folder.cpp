@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -35,22 +34,6 @@ bool is_in_place(const Status& status) noexcept {
   return status || status.error().code == Errc::replaced_not_durable;
 }
 
-// Gives the files their names, and syncs their folder. Checks all files before it places the first one, so every
-// foreseeable error leaves all old files. If one of several files cannot be placed, removes those that were: their
-// names were free.
-Status place_all(std::span<const std::unique_ptr<io::AtomicFile>> files) {
-  for (const auto& file : files) {
-    if (Status status = file->check(); !status) return status;
-  }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    Status status = files[i]->replace();
-    if (status) continue;
-    for (const auto& placed : files.first(i)) placed->take_back();
-    return status;
-  }
-  return files.front()->sync_directory();
-}
-
 // Leaves the rights that the users of both files have. If the users differ, no user is left, and no set-ID bit. If the
 // groups differ, the group of the first file stays, and gets only rights that others have.
 void keep_common(os::FileStatus& common, const os::FileStatus& other) {
@@ -66,123 +49,22 @@ void keep_common(os::FileStatus& common, const os::FileStatus& other) {
 
 }  // namespace
 
-// A folder that appears at once, with all of its files: a temporary folder that commit() renames. A killed process
-// leaves the temporary folder, which clean_directory() finds. The object holds the folder's lock, in the same way as
-// the writer of a temporary file.
-class NewFolder {
- public:
-  NewFolder(const std::string& path, Durability durability)
-      : path_(os::without_end_slash(path)),
-        parent_path_(path_.substr(0, path_.rfind('/') + 1)),
-        name_(path_.substr(parent_path_.size())),
-        durability_(durability),
-        process_(os::process_id()) {}
-  // Without commit(), removes the temporary folder and the files in it.
-  ~NewFolder() { discard(); }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  // Makes the temporary folder next to the path. Errors: open_failed; replace_failed with EEXIST (something is at the
-  // path).
-  [[nodiscard]] Status make();
-  // The path of the temporary folder.
-  [[nodiscard]] std::string path() const { return parent_path_ + temporary_; }
-  // Its name in the directory above.
-  [[nodiscard]] const std::string& temporary() const noexcept { return temporary_; }
-  // Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
-  // replaced_not_durable (the only error after which the new folder is in place).
-  [[nodiscard]] Status commit();
-
- private:
-  bool keep();
-  [[nodiscard]] bool is_replaced() const noexcept;
-  void discard() noexcept;
-
-  const std::string path_;         // of the folder, without separators at its end
-  const std::string parent_path_;  // empty, or ends with a separator
-  const std::string name_;
-  const Durability durability_;
-  os::Descriptor parent_;
-  std::string temporary_;        // name of the temporary folder; it is empty while no temporary folder exists
-  os::Descriptor folder_;        // holds the lock
-  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
-};
-
-Status NewFolder::make() {
-  if (path_.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path_);
-  const std::string parent = parent_path_.empty() ? "." : parent_path_;
-  parent_ = os::Descriptor(
-      os::retry([&] { return os::open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
-  if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
-  os::FileStatus found;
-  if (name_.empty() || os::status_at(parent_.get(), name_.c_str(), os::Symlinks::keep, found) == 0)
-    return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
-  if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
-  io::remove_orphans(parent_path_);
-  const int error_number = io::try_names(io::kTemporaryFolder, [this](std::string& name) {
-    if (os::make_directory(parent_.get(), name.c_str(), 0777) != 0) return errno;
-    temporary_ = std::move(name);
-    if (keep()) return 0;
-    discard();
-    return EBUSY;
-  });
-  if (error_number == 0) return {};
-  return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
-}
-
-// Locks the folder, if it can be opened. Returns false if clean_directory() has locked or removed it.
-bool NewFolder::keep() {
-  folder_ = os::Descriptor(os::retry([&] {
-    return os::open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
-  }));
-  return folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT;
-}
-
-// Returns whether the temporary name leads to another folder than the one that this object made. If the folder cannot
-// be examined, assumes that it is ours.
-bool NewFolder::is_replaced() const noexcept {
-  os::FileStatus named, open;
-  return folder_.valid() && os::status_at(parent_.get(), temporary_.c_str(), os::Symlinks::keep, named) == 0 &&
-         os::status_of(folder_.get(), open) == 0 && !named.identity.same_file(open.identity);
-}
-
-Status NewFolder::commit() {
-  if (is_replaced())
-    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was replaced by another",
-                            path_);
-  if (os::rename_new(parent_.get(), temporary_.c_str(), name_.c_str()) != 0)
-    return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
-  temporary_.clear();
-  // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
-  if (folder_.valid()) (void)os::unlock(folder_.get());
-  folder_.reset();
-  if (durability_ != Durability::full || os::sync(parent_.get()) == 0) return {};
-  return os::system_error(Errc::replaced_not_durable, errno,
-                          "the new folder is in place, but the directory above it was not synced", path_);
-}
-
-// Idempotent. Ignores errors.
-void NewFolder::discard() noexcept {
-  if (temporary_.empty() || os::process_id() != process_) return;
-  (void)base::guarded([&]() -> Status {
-    if (folder_.valid()) (void)io::remove_files(folder_.get(), path());
-    return {};
-  });
-  if (!is_replaced()) (void)os::remove_directory(parent_.get(), temporary_.c_str());
-  folder_.reset();
-  temporary_.clear();
-}
-
 CheckpointFolder::CheckpointFolder(std::string_view path, const CheckpointLayout& layout,
                                    const CheckpointWriteOptions& options)
-    : path_(os::generic_path(path)), layout_(layout), options_(options), index_name_(layout.index_name()) {
+    : path_(os::generic_path(path)),
+      layout_(layout),
+      options_(options),
+      process_(os::process_id()),
+      index_name_(layout.index_name()) {
   for (const CheckpointFile& file : layout.files()) layout_names_.push_back(file.name);
   names_ = layout_names_;
-  old_files_.resize(names_.size());
   indexed_ = !layout.index_text().empty();
 }
 
-CheckpointFolder::~CheckpointFolder() = default;
+CheckpointFolder::~CheckpointFolder() {
+  index_.reset();  // its temporary file is in the folder
+  discard_new_folder();
+}
 
 Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_view path, const CheckpointLayout& layout,
                                                                  const CheckpointWriteOptions& options) {
@@ -191,23 +73,22 @@ Result<std::unique_ptr<CheckpointFolder>> CheckpointFolder::open(std::string_vie
                             path);
   if (Status status = check_index_size(layout.index_text().size(), path); !status) return std::move(status).error();
   std::unique_ptr<CheckpointFolder> made(new CheckpointFolder(path, layout, options));
-  if (Status status = made->make_folder(); !status) return std::move(status).error();
-  if (!made->new_folder_) made->find_old_files();
+  if (Status status = made->open_folder(); !status) return std::move(status).error();
+  if (!made->is_new()) made->find_old_files();
   if (Status status = made->create_index(); !status) return std::move(status).error();
   return made;
 }
 
-Status CheckpointFolder::make_folder() {
+Status CheckpointFolder::open_folder() {
   if (path_.find('\0') != std::string::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path_);
-  const bool exists = os::kind_of(path_) != os::PathKind::nothing;
-  if (!exists || options_.new_folder) {
-    new_folder_ = std::make_unique<NewFolder>(path_, options_.write.durability);
-    if (Status status = new_folder_->make(); !status) return status;
+  if (options_.new_folder || os::kind_of(path_) == os::PathKind::nothing) {
+    if (Status status = make_new_folder(); !status) return status;
   }
-  const std::string path = new_folder_ ? new_folder_->path() : path_;
-  folder_ =
-      os::Descriptor(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory); }));
+  const std::string path = place();
+  if (!folder_.valid())
+    folder_ =
+        os::Descriptor(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenDirectory); }));
   // The folder may be searched but not read. This descriptor is enough to remove files by their names.
   if (!folder_.valid() && errno == EACCES)
     folder_ = os::Descriptor(os::open_at(os::kWorkingDirectory, path.c_str(), os::kOpenPathOfDirectory));
@@ -215,11 +96,89 @@ Status CheckpointFolder::make_folder() {
   return os::system_error(Errc::open_failed, errno, "cannot open the folder", path_);
 }
 
+// Returns the path of the folder without separators at its end, cut before its name. The first part is empty, or ends
+// with a separator.
+std::pair<std::string, std::string> CheckpointFolder::parent_and_name() const {
+  const std::string path = os::without_end_slash(path_);
+  const std::size_t name = path.rfind('/') + 1;
+  return {path.substr(0, name), path.substr(name)};
+}
+
+std::string CheckpointFolder::place() const {
+  return is_new() ? parent_and_name().first + temporary_ : path_;
+}
+
+// A new folder appears at once, with all of its files: it is a temporary folder that commit() renames. A killed process
+// leaves the temporary folder, which clean_directory() finds. folder_ holds its lock, in the same way as the writer of
+// a temporary file. Errors: open_failed; replace_failed with EEXIST (something is at the path).
+Status CheckpointFolder::make_new_folder() {
+  const auto [parent_path, name] = parent_and_name();
+  if (path_.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot create", path_);
+  const std::string parent = parent_path.empty() ? "." : parent_path;
+  parent_ = os::Descriptor(
+      os::retry([&] { return os::open_at(os::kWorkingDirectory, parent.c_str(), os::kOpenDirectory, 0); }));
+  if (!parent_.valid()) return os::system_error(Errc::open_failed, errno, "cannot open its directory", path_);
+  os::FileStatus found;
+  if (name.empty() || os::status_at(parent_.get(), name.c_str(), os::Symlinks::keep, found) == 0)
+    return os::system_error(Errc::replace_failed, EEXIST, "cannot create a new folder, the path is in use", path_);
+  if (errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot create", path_);
+  io::remove_orphans(parent_path);
+  const int error_number = io::try_names(io::kTemporaryFolder, [this](std::string& temporary) {
+    if (os::make_directory(parent_.get(), temporary.c_str(), 0777) != 0) return errno;
+    temporary_ = std::move(temporary);
+    folder_ = os::Descriptor(os::retry([&] {
+      return os::open_at(parent_.get(), temporary_.c_str(), os::kOpenDirectory | os::OpenFlags::no_follow, 0);
+    }));
+    // It is not kept if clean_directory() has locked or removed it.
+    if (folder_.valid() ? io::keep_temporary(folder_.get()) : errno != ENOENT) return 0;
+    discard_new_folder();
+    return EBUSY;
+  });
+  if (error_number == 0) return {};
+  return os::system_error(Errc::open_failed, error_number, "cannot create a folder in its directory", path_);
+}
+
+// Returns whether the temporary name leads to another folder than the one that this object made. If the folder cannot
+// be examined, assumes that it is ours.
+bool CheckpointFolder::is_replaced() const noexcept {
+  os::FileStatus named, open;
+  return folder_.valid() && os::status_at(parent_.get(), temporary_.c_str(), os::Symlinks::keep, named) == 0 &&
+         os::status_of(folder_.get(), open) == 0 && !named.identity.same_file(open.identity);
+}
+
+// Renames the folder and syncs its parent. The files in it must be in place. Errors: replace_failed,
+// replaced_not_durable (the only error after which the new folder is in place).
+Status CheckpointFolder::commit_new_folder() {
+  if (is_replaced())
+    return base::make_error(Errc::replace_failed, "the temporary folder `" + temporary_ + "` was replaced by another",
+                            path_);
+  if (os::rename_new(parent_.get(), temporary_.c_str(), parent_and_name().second.c_str()) != 0)
+    return os::system_error(Errc::replace_failed, errno, "cannot put the new folder in place", path_);
+  temporary_.clear();
+  // A forked child has the same open folder. Without this, it would keep the lock of the new folder.
+  (void)os::unlock(folder_.get());
+  if (options_.write.durability != Durability::full || os::sync(parent_.get()) == 0) return {};
+  return os::system_error(Errc::replaced_not_durable, errno,
+                          "the new folder is in place, but the directory above it was not synced", path_);
+}
+
+// Removes the temporary folder and the files in it. Idempotent. Ignores errors.
+void CheckpointFolder::discard_new_folder() noexcept {
+  if (!is_new() || os::process_id() != process_) return;
+  (void)base::guarded([&]() -> Status {
+    if (folder_.valid()) (void)io::remove_files(folder_.get(), place());
+    return {};
+  });
+  if (!is_replaced()) (void)os::remove_directory(parent_.get(), temporary_.c_str());
+  folder_.reset();
+  temporary_.clear();
+}
+
 // Removes the shards of killed writers before the new files need their space: without this, each killed save would
 // leave a whole model. A living writer has such shards only while it holds the lock, so the caller must hold it.
-void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed) {
+void CheckpointFolder::remove_leftovers() {
   const std::vector<std::string> names =
-      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named, listed));
+      without_open_files(os::DescriptorPath(folder_.get()).text, find_leftovers(named_, listed_));
   // The killed writer may not have synced its index. After a power cut, the old index would then name removed files.
   if (names.empty() || (options_.write.durability != Durability::none && os::sync(folder_.get()) != 0)) return;
   for (const std::string& name : names) {
@@ -228,33 +187,24 @@ void CheckpointFolder::remove_leftovers(const NamedFiles& named, const std::vect
   }
 }
 
-// Removes the files that killed writers left, and finds the old files. If the folder cannot be listed, finds none. If
-// the lock is not free, or the folder cannot be locked, the shards of killed writers stay until the commit.
+// Removes the files that killed writers left, and finds the old files. If the lock is not free, or the folder cannot be
+// locked, the shards of killed writers stay until the commit.
 void CheckpointFolder::find_old_files() {
   io::remove_orphans(path_);
-  std::optional<Result<io::FolderLock>> lock;
-  if (options_.remove_old_files) lock.emplace(io::FolderLock::take(folder_.get(), path_, 1));
-  const Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
-  if (!listed) return;
-  index_name_ = index_of(*listed, layout_);
-  const NamedFiles named = read_named_files(os::DescriptorPath(folder_.get()).text, *listed, index_name_, layout_);
-  if (lock && *lock && (*lock)->held()) remove_leftovers(named, *listed);
-  std::map<std::string_view, std::size_t> files;
-  for (std::size_t i = 0; i < layout_names_.size(); ++i) files.emplace(layout_names_[i], i);
-  const auto is_file = [&](const std::string& name, os::FileStatus& found) {
-    return os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 && found.is_regular();
-  };
-  os::FileStatus found;
-  for (const std::string& name : *listed) {
-    const auto file = files.find(format::without_generation(name));
-    if (file != files.end() && is_file(name, found)) old_files_[file->second] = {name, found};
-  }
-  if (std::ranges::all_of(old_files_, [](const OldFile& old) { return old.status.has_value(); })) return;
-  for (const std::string& name : *listed) {
-    if (!named.is_old(name) || !is_file(name, found)) continue;
+  const Result<io::FolderLock> lock = io::FolderLock::take(folder_.get(), path_, 1);
+  look_at_folder();
+  if (options_.remove_old_files && lock && lock->held()) remove_leftovers();
+  for (const std::string& name : listed_) {
+    os::FileStatus found;
+    if (!named_.is_old(name) || !is_file(name, found)) continue;
     if (!common_) common_ = found;
     keep_common(*common_, found);
+    old_file_ = name;
   }
+}
+
+bool CheckpointFolder::is_file(const std::string& name, os::FileStatus& found) const noexcept {
+  return os::status_at(folder_.get(), name.c_str(), os::Symlinks::follow, found) == 0 && found.is_regular();
 }
 
 // Returns 0 if the name exists, else errno.
@@ -264,11 +214,14 @@ int CheckpointFolder::look_for(const std::string& name) const noexcept {
 }
 
 // Lists the folder, and reads its indexes. If the folder cannot be listed, the index of the model still may be read.
-void CheckpointFolder::look_at_old_files() {
-  if (Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_))
+void CheckpointFolder::look_at_folder() {
+  Result<std::vector<std::string>> listed = os::list_open_directory(folder_.get(), path_);
+  listed_.clear();
+  if (listed)
     listed_ = *std::move(listed);
   else if (look_for(index_name_) == 0)
     listed_ = {index_name_};
+  if (!index_) index_name_ = index_of(listed_, layout_);
   named_ = read_named_files(os::DescriptorPath(folder_.get()).text, listed_, index_name_, layout_);
 }
 
@@ -295,7 +248,7 @@ std::size_t CheckpointFolder::last_generation() const {
 // fails. The generation grows as long as the folder has a shard or an index, so a slow reader of an old index finds its
 // files or none, and never those of a later model.
 void CheckpointFolder::choose_names() {
-  if (new_folder_) return;
+  if (is_new()) return;
   // A single file replaces the old file with one rename, unless an old index names the old file. If it names files with
   // other stems, it must not go before them: without an index, these would be models.
   const bool others = std::ranges::any_of(
@@ -323,7 +276,7 @@ void CheckpointFolder::choose_names() {
 // Creates the file of the index early, because the working directory may have changed when commit() runs. Gives no
 // size, so that the index goes through the page cache, without the 8 MiB of buffers for direct writes.
 Status CheckpointFolder::create_index() {
-  if (!indexed_ && (new_folder_ || look_for(index_name_) == ENOENT)) return {};
+  if (!indexed_ && (is_new() || look_for(index_name_) == ENOENT)) return {};
   auto index = create_named(index_name_, index_name_, 0, {});
   if (!index) return std::move(index).error();
   index_ = std::move(*index);
@@ -331,24 +284,20 @@ Status CheckpointFolder::create_index() {
 }
 
 Status CheckpointFolder::write_index() {
-  const std::string_view planned = layout_.index_text();
-  const bool as_planned = !planned.empty() && names_ == layout_names_;  // no copy of a text that may be large
-  const Result<std::string> text = as_planned ? std::string() : index_text();
-  if (!text) return text.error();
-  Status status = check_index_size(as_planned ? planned.size() : text->size(), path_);
-  if (status) status = index_->file().write_at(0, bytes_of(as_planned ? planned : *text));
+  std::string_view text = layout_.index_text();
+  std::string renamed;
+  if (text.empty()) {
+    format::IndexText one_file;
+    if (Status status = one_file.metadata(layout_.total_size(), {}); !status) return status;
+    for (const TensorInfo& tensor : layout_.files()[0].header.tensors()) one_file.tensor(tensor.name, names_[0]);
+    text = renamed = std::move(one_file).finish();
+  } else if (names_ != layout_names_) {  // else no copy of a text that may be large
+    text = renamed = format::rename_files(text, layout_names_, names_);
+  }
+  Status status = check_index_size(text.size(), path_);
+  if (status) status = index_->file().write_at(0, bytes_of(text));
   if (status) status = index_->file().finish();
   return status ? index_->check() : status;
-}
-
-// Returns the text of the index with the names of the files.
-Result<std::string> CheckpointFolder::index_text() const {
-  const std::string_view text = layout_.index_text();
-  if (!text.empty()) return format::rename_files(text, layout_names_, names_);
-  format::IndexText one_file;
-  if (Status status = one_file.metadata(layout_.total_size(), {}); !status) return std::move(status).error();
-  for (const TensorInfo& tensor : layout_.files()[0].header.tensors()) one_file.tensor(tensor.name, names_[0]);
-  return std::move(one_file).finish();
 }
 
 Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std::string& name,
@@ -359,18 +308,18 @@ Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_named(const std
   options.remove_orphans = false;  // open() has done it
   options.shared = more.shared;
   options.like = more.like;
-  return io::AtomicFile::create(os::join_path(new_folder_ ? new_folder_->path() : path_, name), size, options,
-                                os::join_path(path_, shown));
+  return io::AtomicFile::create(os::join_path(place(), name), size, options, os::join_path(path_, shown));
 }
 
 Result<std::unique_ptr<io::AtomicFile>> CheckpointFolder::create_file(std::size_t file, std::uint64_t size,
                                                                       bool shared) const {
   const std::string& name = layout_names_[file];
-  const OldFile& old = old_files_[file];
   // The temporary file is made as if it replaced `target`. If `name` is free, it is the target, because a killed writer
-  // then leaves nothing. If something has this name, which may be a folder, the old file is the target.
-  const std::string& target = old.status && look_for(name) == 0 ? old.name : name;
-  auto made = create_named(target, name, size, {.shared = shared, .like = old.status ? old.status : common_});
+  // then leaves nothing. If something else than a file has this name, an old file is the target until commit() chooses
+  // another name.
+  os::FileStatus found;
+  const bool other = indexed_ && !old_file_.empty() && look_for(name) == 0 && !is_file(name, found);
+  auto made = create_named(other ? old_file_ : name, name, size, {.shared = shared, .like = common_});
   if (made || made.error().os_error != EMFILE) return made;
   Error error = std::move(made).error();
   error.message += "; all " + std::to_string(layout_.files().size()) +
@@ -385,17 +334,17 @@ Status CheckpointFolder::describe(Ticket& ticket) const {
     return os::system_error(Errc::open_failed, errno, "cannot find the working directory", path_);
   ticket.folder = os::without_end_slash(std::move(ticket.folder));
   ticket.durability = options_.write.durability;
-  ticket.temporary_folder = new_folder_ ? new_folder_->temporary() : std::string();
+  ticket.temporary_folder = temporary_;
   return {};
 }
 
 Status CheckpointFolder::commit(Files files) {
   std::optional<io::FolderLock> lock;
-  if (!new_folder_) {
+  if (!is_new()) {
     Result<io::FolderLock> taken = io::FolderLock::take(folder_.get(), path_);
     if (!taken) return std::move(taken).error();
     lock.emplace(*std::move(taken));
-    look_at_old_files();
+    look_at_folder();
   }
   choose_names();
   if (Status status = check_hiding(); !status) return status;
@@ -406,31 +355,40 @@ Status CheckpointFolder::commit(Files files) {
   for (std::size_t i = 0; indexed_ && i < files.size(); ++i) files[i]->rename_target(names_[i]);
   Status status = put_in_place(files);
   if (!status) return status;
-  if (new_folder_) return new_folder_->commit();
+  if (is_new()) return commit_new_folder();
   if (options_.remove_old_files) remove_old_files();
   return {};
 }
 
-// If only a sync fails, the files are in place. Then the index follows them, and the old files stay.
+// Checks all files before it places the first one, so every foreseeable error leaves all old files. If a file or the
+// index cannot be placed, removes the files that were: their names were free. If only a sync fails, the files are in
+// place. Then the index follows them, and the old files stay.
 Status CheckpointFolder::put_in_place(Files files) {
   // Made before the first file is in place: then nothing can fail for lack of memory.
   const std::string hiding = index_ ? named_.whole : index_name_;
-  Status synced = place_all(files);
-  if (!is_in_place(synced)) return synced;
-  Status next;
-  if (index_) {
-    next = index_->commit();
+  for (const auto& file : files) {
+    if (Status status = file->check(); !status) return status;
+  }
+  Status status;
+  std::size_t placed = 0;
+  while (status && placed < files.size()) {
+    status = files[placed]->replace();
+    if (status) ++placed;
+  }
+  Status synced = status ? files.front()->sync_directory() : Status();
+  if (status && index_) status = index_->commit();
+  if (!is_in_place(status)) {
     // An index that was written in place may lead to the new files even after an error.
-    if (!is_in_place(next) && !options_.write.in_place_if_no_rename) {
-      for (const auto& file : files) file->take_back();
-    }
+    const bool take_back = placed < files.size() || !options_.write.in_place_if_no_rename;
+    for (const auto& file : files.first(take_back ? placed : 0)) file->take_back();
+    return status;
   }
-  if (is_in_place(next) && !new_folder_) {
-    if (const Status shown = remove_hiding(hiding, *files.front()); !shown) next = shown;
+  if (!is_new()) {
+    if (Status shown = remove_hiding(hiding, *files.front()); !shown) status = std::move(shown);
   }
-  if (!is_in_place(next)) return next;
-  if (synced) synced = std::move(next);
-  if (synced || !new_folder_) return synced;
+  if (!is_in_place(status)) return status;
+  if (synced) synced = std::move(status);
+  if (synced || !is_new()) return synced;
   return os::system_error(Errc::sync_failed, synced.error().os_error, "cannot sync the new folder", path_);
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/atomic_file.h"
@@ -21,8 +22,6 @@
 #include "write/ticket.h"
 
 namespace safetensors::write {
-
-class NewFolder;
 
 class CheckpointFolder {
  public:
@@ -35,9 +34,8 @@ class CheckpointFolder {
                                                                       const CheckpointWriteOptions& options);
 
   // Creates a file of the layout. Errors show its path in the caller's folder. The new file gets the mode and the owner
-  // of the file of an older model with the same number, or else what all files of older models have in common. A
-  // symlink at its path is replaced: two of them may lead to the same file. size: of the file. shared: see
-  // AtomicFileOptions.
+  // that the files of the older model have in common. A symlink at its path is replaced: two of them may lead to the
+  // same file. size: of the file. shared: see AtomicFileOptions.
   [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_file(std::size_t file, std::uint64_t size,
                                                                     bool shared = false) const;
 
@@ -53,29 +51,31 @@ class CheckpointFolder {
 
  private:
   using Files = std::span<const std::unique_ptr<io::AtomicFile>>;
-  // The older file with the number of a new file. The new file gets the mode and the owner of the older one.
-  struct OldFile {
-    std::string name;
-    std::optional<os::FileStatus> status;  // if there is one
-  };
 
   CheckpointFolder(std::string_view path, const CheckpointLayout& layout, const CheckpointWriteOptions& options);
 
-  Status make_folder();
-  void remove_leftovers(const NamedFiles& named, const std::vector<std::string>& listed);
+  Status open_folder();
+  [[nodiscard]] bool is_new() const noexcept { return !temporary_.empty(); }
+  [[nodiscard]] std::pair<std::string, std::string> parent_and_name() const;
+  [[nodiscard]] std::string place() const;  // path of the folder in which the files are made
+  Status make_new_folder();
+  [[nodiscard]] bool is_replaced() const noexcept;
+  Status commit_new_folder();
+  void discard_new_folder() noexcept;
+  void look_at_folder();
+  void remove_leftovers();
   void find_old_files();
-  void look_at_old_files();
   [[nodiscard]] std::size_t last_generation() const;
   void choose_names();
   [[nodiscard]] bool old_index_names(const std::string& name) const;
   [[nodiscard]] Status check_hiding() const;
+  [[nodiscard]] bool is_file(const std::string& name, os::FileStatus& found) const noexcept;
   [[nodiscard]] int look_for(const std::string& name) const noexcept;
   [[nodiscard]] Result<std::unique_ptr<io::AtomicFile>> create_named(const std::string& name, const std::string& shown,
                                                                      std::uint64_t size,
                                                                      const io::AtomicFileOptions& more) const;
   Status create_index();
   Status write_index();
-  [[nodiscard]] Result<std::string> index_text() const;
   Status put_in_place(Files files);
   Status remove_hiding(const std::string& name, io::AtomicFile& file);
   void remove_old_files() noexcept;
@@ -83,18 +83,20 @@ class CheckpointFolder {
   const std::string path_;
   const CheckpointLayout layout_;
   const CheckpointWriteOptions options_;
+  const std::uint64_t process_;  // the child of a fork must not remove its parent's folder
   std::string index_name_;
   std::vector<std::string> layout_names_;
   std::vector<std::string> names_;
-  std::vector<OldFile> old_files_;         // per file of the layout
-  std::optional<os::FileStatus> common_;   // the mode and the owner of a file without an older file
-  std::vector<std::string> listed_;        // the names in the folder when commit() looked
-  NamedFiles named_;                       // the files that its indexes named then
-  std::vector<std::string> taken_names_;   // names that choose_names() found in use
-  std::size_t removed_generation_ = 0;     // the highest one that remove_leftovers() removed
-  bool indexed_ = false;                   // the new model has an index
-  std::unique_ptr<NewFolder> new_folder_;  // null: the folder exists
-  os::Descriptor folder_;  // the folder in which the files are made; for names only if it cannot be read
+  std::optional<os::FileStatus> common_;  // the mode and the owner that the older files have in common
+  std::string old_file_;                  // the name of one of them, or empty
+  std::vector<std::string> listed_;       // the names in the folder
+  NamedFiles named_;                      // the files that its indexes name
+  std::vector<std::string> taken_names_;  // names that choose_names() found in use
+  std::size_t removed_generation_ = 0;    // the highest one that remove_leftovers() removed
+  bool indexed_ = false;                  // the new model has an index
+  os::Descriptor parent_;                 // of a new folder
+  std::string temporary_;                 // name of a new folder until it is in place; empty: the folder exists
+  os::Descriptor folder_;                 // the folder in which the files are made; for names only if it cannot be read
   std::unique_ptr<io::AtomicFile> index_;  // null: neither the new model nor an old one has an index
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -65,17 +66,17 @@ struct OtherFiles {
 
 // names: relative to the folder. They may or may not exist.
 Result<OtherFiles> other_files(const std::string& folder, const Names& names) {
-  Result<Names> listed = files_in(folder);
-  if (!listed) return std::move(listed).error();
-  std::set<std::string> below;  // the folders of files of the model
-  for (const std::string& name : names) below.insert(name.substr(0, name.rfind('/') + 1));
-  below.erase("");
-  for (const std::string& one : below) {
-    if (Result<Names> more = files_in(folder, one)) std::ranges::move(*more, std::back_inserter(*listed));
+  std::set<std::string> folders = {""};  // of files of the model, in the folder
+  for (const std::string& name : names) folders.insert(name.substr(0, name.rfind('/') + 1));
+  Names listed;
+  for (const std::string& below : folders) {
+    Result<Names> found = files_in(folder, below);
+    if (!found && below.empty()) return std::move(found).error();
+    if (found) std::ranges::move(*found, std::back_inserter(listed));
   }
   const std::set<std::string_view> known(names.begin(), names.end());
   OtherFiles others;
-  for (std::string& name : *listed) {
+  for (std::string& name : listed) {
     if (!known.contains(name)) others.stray.push_back(std::move(name));
   }
   Names all = names;
@@ -158,20 +159,17 @@ class IndexMaker {
       return os::kind_of(os::join_path(folder_, name)) != os::PathKind::nothing;
     };
     if (index_.files.empty() || !std::ranges::all_of(index_.files, exists)) {
-      Names there;
-      std::ranges::copy_if(index_.files, std::back_inserter(there), exists);
-      Status status = choose_numbered();
-      if (!status && status.error().code == Errc::not_found && !index_.files.empty()) {
+      std::set<std::string> files;
+      std::ranges::copy_if(index_.files, std::inserter(files, files.end()), exists);
+      if (Status status = choose_numbered(); !status) {
         Error lost = std::move(status).error();
-        lost.os_error = ENOENT;  // as if the file of the index were opened
+        // As if the file of the index were opened.
+        if (lost.code == Errc::not_found && !index_.files.empty()) lost.os_error = ENOENT;
         return lost;
       }
-      for (std::string& name : there) {
-        if (status && std::ranges::find(index_.files, name) == index_.files.end())
-          index_.files.push_back(std::move(name));
-      }
-      std::ranges::sort(index_.files);
-      return status;
+      files.insert(index_.files.begin(), index_.files.end());
+      index_.files.assign(files.begin(), files.end());
+      return {};
     }
     Result<OtherFiles> others = other_files(folder_, index_.files);
     if (!others) return std::move(others).error();
@@ -446,13 +444,6 @@ class IndexChecker {
   IndexCheck check_;
 };
 
-Result<IndexCheck> check_index_of(const std::string& path, const CheckIndexOptions& options) {
-  base::Cancellation cancellation(options.parse.cancelled);
-  file::CheckpointPaths paths(cancellation);
-  if (Status status = paths.add(path); !status) return std::move(status).error();
-  return IndexChecker(paths, options).run();
-}
-
 }  // namespace
 }  // namespace write
 
@@ -463,7 +454,12 @@ Result<CheckpointIndex> make_index(PathView path, const MakeIndexOptions& option
 }
 
 Result<IndexCheck> check_index(PathView path, const CheckIndexOptions& options) noexcept {
-  return base::guarded([&] { return write::check_index_of(os::generic_path(path), options); });
+  return base::guarded([&]() -> Result<IndexCheck> {
+    base::Cancellation cancellation(options.parse.cancelled);
+    file::CheckpointPaths paths(cancellation);
+    if (Status status = paths.add(os::generic_path(path)); !status) return std::move(status).error();
+    return write::IndexChecker(paths, options).run();
+  });
 }
 
 Status write_index(PathView folder, const CheckpointIndex& index, const WriteOptions& options) noexcept {

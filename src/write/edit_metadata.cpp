@@ -29,27 +29,9 @@ Error changed_error(std::string_view path) {
   return base::make_error(Errc::file_changed, "file was changed or replaced while it was being edited", path);
 }
 
-// Writes bytes into the file that was opened, and syncs. If another file has the path by now, changes nothing: it
+// Writes the text into the file that was opened, and syncs. If another file has the path by now, changes nothing: it
 // compares the identities through the descriptor that it writes to. After a kill or a power cut, any part of the bytes
 // can be in the file.
-Status overwrite(std::string_view path, const os::FileIdentity& expected, std::uint64_t offset,
-                 std::span<const std::byte> bytes, Durability durability) {
-  const std::string terminated(path);
-  // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
-  constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
-  os::Descriptor file(os::retry([&] { return os::open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
-  os::FileStatus status;
-  if (!file.valid() || os::status_of(file.get(), status) != 0)
-    return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
-  if (status.identity != expected) return changed_error(path);
-  io::FileWriter writer(durability, path);
-  writer.adopt(file.release());
-  if (Status written = writer.write_at(offset, bytes); !written) return written;
-  if (durability != Durability::none && os::sync(writer.descriptor()) != 0)
-    return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
-  return {};
-}
-
 Status edit_in_place(std::string_view path, const File& file, std::string text, Durability durability) {
   const std::uint64_t capacity = file.header().header_bytes();
   if (text.size() > capacity)
@@ -60,7 +42,20 @@ Status edit_in_place(std::string_view path, const File& file, std::string text, 
   const auto* source = os::RegularFile::of(file.source());
   if (source == nullptr) return base::make_error(Errc::unsupported, "not a file that can be edited in place", path);
   text.resize(static_cast<std::size_t>(capacity), ' ');
-  return overwrite(path, source->identity(), 8, write::bytes_of(text), durability);
+  const std::string terminated(path);
+  // no_wait: the path may lead to a FIFO by now. open() must not wait until a process reads from it.
+  constexpr os::OpenFlags kFlags = os::OpenFlags::write | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  os::Descriptor opened(os::retry([&] { return os::open_at(os::kWorkingDirectory, terminated.c_str(), kFlags, 0); }));
+  os::FileStatus status;
+  if (!opened.valid() || os::status_of(opened.get(), status) != 0)
+    return os::system_error(Errc::open_failed, errno, "cannot open to write", path);
+  if (status.identity != source->identity()) return changed_error(path);
+  io::FileWriter writer(durability, path);
+  writer.adopt(opened.release());
+  if (Status written = writer.write_at(8, write::bytes_of(text)); !written) return written;
+  if (durability != Durability::none && os::sync(writer.descriptor()) != 0)
+    return os::system_error(Errc::sync_failed, errno, "cannot make the change durable", path);
+  return {};
 }
 
 // Fails if another program has changed the file since it was opened, so that its change is not lost. This is best
@@ -78,19 +73,17 @@ Status check_unchanged(std::string_view path, const File& file) {
 // Closes the file before the new one takes its place: not every system replaces a file that is open.
 Status edit_by_replacing(std::string_view path, File file, std::string text, const EditOptions& options) {
   if (Status status = format::pad_text(text, 8, options.metadata_slack); !status) return status;
-  const Result<std::string> head = write::file_head(text);
-  if (!head) return head.error();
+  text.insert(0, write::prefix_of(text.size()));
   const std::uint64_t data = file.header().data_bytes();
-  const Result<std::uint64_t> size = write::file_size(head->size(), data);
-  if (!size) return size.error();
+  const std::uint64_t size = text.size() + data;  // cannot overflow: a header is small, and the data is in a file
   const Result<std::unique_ptr<io::AtomicFile>> out =
-      io::AtomicFile::create(path, *size, write::to_atomic_file_options(options.write));
+      io::AtomicFile::create(path, size, write::to_atomic_file_options(options.write));
   if (!out) return out.error();
-  if (Status status = (*out)->file().write_at(0, write::bytes_of(*head)); !status) return status;
-  io::ProgressMeter meter(options.write.progress, *size, head->size(), path);
+  if (Status status = (*out)->file().write_at(0, write::bytes_of(text)); !status) return status;
+  io::ProgressMeter meter(options.write.progress, size, text.size(), path);
   Status status = meter.in_steps(data, [&](std::uint64_t offset, std::uint64_t bytes) -> Status {
     Status copied =
-        (*out)->file().copy_at(head->size() + offset, file.source(), file.header().data_start() + offset, bytes);
+        (*out)->file().copy_at(text.size() + offset, file.source(), file.header().data_start() + offset, bytes);
     if (!copied || offset + bytes != data) return copied;
     // The sync may take long. It belongs to the last step, so that the last report, which can cancel, comes after it.
     return (*out)->file().finish();
@@ -102,21 +95,19 @@ Status edit_by_replacing(std::string_view path, File file, std::string text, con
   return (*out)->commit();
 }
 
-Status edit(std::string_view path, std::span<const Edit> edits, const EditOptions& options) {
-  Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
-  if (!file) return file.error();
-  format::MetadataEdits by_key;  // if a key is edited twice, the last edit wins
-  for (const auto& [key, value] : edits) by_key[key] = &value;
-  Result<std::string> text = format::edited_text(file->header(), by_key, options.metadata_slack);
-  if (!text) return std::move(text).error();
-  return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
-                          : edit_by_replacing(path, std::move(*file), std::move(*text), options);
-}
-
 }  // namespace
 
 Status edit_metadata(PathView path, Span<const Edit> edits, const EditOptions& options) noexcept {
-  return write::with_path(path, [&] { return edit(path, edits, options); });
+  return write::with_path(path, [&]() -> Status {
+    Result<File> file = File::open(path, {.access = Access::read, .parse = options.parse});
+    if (!file) return file.error();
+    format::MetadataEdits by_key;  // if a key is edited twice, the last edit wins
+    for (const auto& [key, value] : edits) by_key[key] = &value;
+    Result<std::string> text = format::edited_text(file->header(), by_key, options.metadata_slack);
+    if (!text) return std::move(text).error();
+    return options.in_place ? edit_in_place(path, *file, std::move(*text), options.write.durability)
+                            : edit_by_replacing(path, std::move(*file), std::move(*text), options);
+  });
 }
 
 }  // namespace v0

@@ -2,7 +2,6 @@
 #include "write/file_head.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/checked.h"
@@ -17,53 +16,32 @@ namespace {
 
 constexpr std::size_t kPrefix = 8;  // bytes of the length of the header
 
-Status check_header_length(std::uint64_t length) {
-  if (length <= format::kMaxHeaderBytes) return {};
-  return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(length) +
-                                                      " bytes, the format allows " +
-                                                      std::to_string(format::kMaxHeaderBytes));
-}
-
-std::array<std::byte, kPrefix> prefix_of(std::uint64_t length) {
-  std::array<std::byte, kPrefix> prefix{};
-  base::store_u64(prefix.data(), length);
-  return prefix;
-}
-
 }  // namespace
 
-Result<std::string> file_head(std::string_view header_text) {
-  if (Status status = check_header_length(header_text.size()); !status) return std::move(status).error();
-  const auto prefix = prefix_of(header_text.size());
-  std::string head;
-  head.reserve(prefix.size() + header_text.size());
-  head.append(reinterpret_cast<const char*>(prefix.data()), prefix.size());
-  head.append(header_text);
-  return head;
-}
-
-Result<std::uint64_t> file_size(std::uint64_t head_bytes, std::uint64_t data_bytes) {
-  std::uint64_t size = 0;
-  if (!base::add(head_bytes, data_bytes, size))
-    return base::make_error(Errc::size_overflow,
-                            "file would be larger than 2^64-1 bytes: " + std::to_string(head_bytes) +
-                                " of header and " + std::to_string(data_bytes) + " of data");
-  return size;
+std::string prefix_of(std::uint64_t length) {
+  std::string prefix(kPrefix, '\0');
+  base::store_u64(reinterpret_cast<std::byte*>(prefix.data()), length);
+  return prefix;
 }
 
 Result<FileSize> size_of(const Header& header) {
   if (Status status = format::check_writable(header); !status) return std::move(status).error();
   const std::uint64_t length = format::text_length(header);
-  if (Status status = check_header_length(length); !status) return std::move(status).error();
-  const Result<std::uint64_t> size = file_size(kPrefix + length, header.data_bytes());
-  if (!size) return size.error();
-  return FileSize{kPrefix + length, *size};
+  if (length > format::kMaxHeaderBytes)
+    return base::make_error(Errc::header_too_large, "header too large: " + std::to_string(length) +
+                                                        " bytes, the format allows " +
+                                                        std::to_string(format::kMaxHeaderBytes));
+  FileSize size{kPrefix + length};
+  if (!base::add(size.head, header.data_bytes(), size.file))
+    return base::make_error(Errc::size_overflow,
+                            "file would be larger than 2^64-1 bytes: " + std::to_string(size.head) + " of header and " +
+                                std::to_string(header.data_bytes()) + " of data");
+  return size;
 }
 
 Status write_head(const Header& header, std::uint64_t head_bytes,
                   const std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>& write) {
-  const auto prefix = prefix_of(head_bytes - kPrefix);
-  std::string piece(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+  std::string piece = prefix_of(head_bytes - kPrefix);
   std::uint64_t offset = 0;  // of the piece
   Status status;
   const auto put = [&] {

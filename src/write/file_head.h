@@ -22,11 +22,8 @@ namespace safetensors::write {
 // of the bounce buffers of direct writes, which take 8 MiB.
 inline constexpr std::size_t kHeadPiece = std::size_t{64} << 10;
 
-// The length of the text in 8 bytes, then the text. Error: header_too_large.
-[[nodiscard]] Result<std::string> file_head(std::string_view header_text);
-
-// Size of a file with this head, in bytes. Error: size_overflow.
-[[nodiscard]] Result<std::uint64_t> file_size(std::uint64_t head_bytes, std::uint64_t data_bytes);
+// The length of the text of a header, in 8 bytes.
+[[nodiscard]] std::string prefix_of(std::uint64_t length);
 
 // The sizes of a file with a header, in bytes.
 struct FileSize {

@@ -43,33 +43,14 @@ std::optional<FileId> identity_of_path(const std::string& path) {
   return FileId(status.identity.device, status.identity.inode);
 }
 
-// The input: its files, and whether the input has a tensor of each name in the file, in this file or in another.
-struct InputModel {
-  std::map<FileId, bool> whole;
-  bool in_folder = false;  // a file lies in the folder, or a link to it
+// The files of the input. Values: whether the input has a tensor of each name in the file, in this file or in another.
+using InputFiles = std::map<FileId, bool>;
 
-  // Returns nullopt for a file that is not of the input.
-  [[nodiscard]] std::optional<bool> is_whole(const std::string& path) const {
-    const std::optional<FileId> identity = identity_of_path(path);
-    const auto found = identity ? whole.find(*identity) : whole.end();
-    return found == whole.end() ? std::nullopt : std::optional(found->second);
-  }
-};
-
-InputModel input_model(const Checkpoint& input, const std::string& folder, const std::vector<std::string>& listed) {
-  InputModel found;
-  const std::optional<FileId> there = identity_of_path(folder);
-  for (const File& file : input.files()) {
-    const std::string& path = file.path();
-    if (const auto identity = identity_of_path(path))
-      found.whole[*identity] = std::ranges::all_of(
-          file.header().tensors(), [&](const TensorInfo& tensor) { return input.contains(tensor.name); });
-    const std::size_t name = path.rfind('/') + 1;
-    found.in_folder = found.in_folder || (there && there == identity_of_path(name == 0 ? "." : path.substr(0, name)));
-  }
-  for (const std::string& name : listed)
-    found.in_folder = found.in_folder || found.is_whole(os::join_path(folder, name));
-  return found;
+// Returns nullopt for a file that is not of the input.
+std::optional<bool> is_whole(const InputFiles& input, const std::string& path) {
+  const std::optional<FileId> identity = identity_of_path(path);
+  const auto found = identity ? input.find(*identity) : input.end();
+  return found == input.end() ? std::nullopt : std::optional(found->second);
 }
 
 // Tensors by their dtypes, shapes, and bytes. The names of dtypes: GCC does not hide templates of the standard library
@@ -115,20 +96,20 @@ bool are_copies(const std::string& folder, const std::vector<std::string>& names
 // of a generation, shards in whose place a generation was put, and copies of the input. Any other file may come from
 // another program.
 std::vector<std::string> dead_files(const std::string& folder, const std::vector<std::string>& listed,
-                                    const NamedFiles& named, const Checkpoint& input, const InputModel& read) {
+                                    const NamedFiles& named, const Checkpoint& input, const InputFiles& read) {
   std::size_t generation = 0;  // of the index
   for (const std::string& name : named.of_model) generation = std::max(generation, format::generation_of(name));
   std::vector<std::string> dead;
   const auto add_copies = [&](std::vector<std::string> names) {
-    std::erase_if(names, [&](const std::string& name) { return read.is_whole(os::join_path(folder, name)) == true; });
+    std::erase_if(names, [&](const std::string& name) { return is_whole(read, os::join_path(folder, name)) == true; });
     if (!names.empty() && are_copies(folder, names, input)) dead.insert(dead.end(), names.begin(), names.end());
   };
   std::vector<std::string> doubtful;
   for (std::string& name : find_leftovers(named, listed))
     (generation > 1 || format::generation_of(name) > 1 ? dead : doubtful).push_back(std::move(name));
   add_copies(doubtful);
-  if (named.certain && named.has_index && !named.contains(named.whole) &&
-      std::ranges::find(listed, named.whole) != listed.end()) {
+  if (named.certain && named.has_index && !named.of_model.contains(named.whole) &&
+      !named.of_others.contains(named.whole) && std::ranges::find(listed, named.whole) != listed.end()) {
     // The input is one of the two models.
     add_copies({named.whole});
     add_copies({named.of_model.begin(), named.of_model.end()});
@@ -243,15 +224,23 @@ Status check_old_files(const std::string& folder, const CheckpointLayout& layout
   if (os::kind_of(folder) != os::PathKind::directory) return {};
   const Result<std::vector<std::string>> names = os::list_directory(folder);
   if (!names) return names.error();
-  const InputModel read = input_model(input, folder, *names);
-  if (!read.in_folder) return {};
+  InputFiles read;
+  for (const File& file : input.files()) {
+    if (const auto identity = identity_of_path(file.path()))
+      read[*identity] = std::ranges::all_of(file.header().tensors(),
+                                            [&](const TensorInfo& tensor) { return input.contains(tensor.name); });
+  }
+  const auto is_input = [&](const std::string& name) {
+    return is_whole(read, os::join_path(folder, name)).has_value();
+  };
+  if (std::ranges::none_of(*names, is_input)) return {};
   const NamedFiles named = read_named_files(folder, *names, index_of(*names, layout), layout);
   const std::vector<std::string> dead = dead_files(folder, *names, named, input, read);
   std::vector<std::string> lost;
   for (const std::string& name : *names) {
     const std::string path = os::join_path(folder, name);
     // A symlink to nothing holds no tensor.
-    if (!identity_of_path(path) || read.is_whole(path) == true || !named.is_old(name)) continue;
+    if (!identity_of_path(path) || is_whole(read, path) == true || !named.is_old(name)) continue;
     if (std::ranges::find(dead, name) == dead.end()) lost.push_back(name);
   }
   return lost.empty() ? Status() : Status(lost_files(lost, folder));

@@ -31,9 +31,6 @@ struct NamedFiles {
   std::string whole;            // the file of the new model, if it were one
   std::set<std::string> stems;  // keys: of the new model, of its files, and of the shards in the index of the model
 
-  [[nodiscard]] bool contains(const std::string& name) const {
-    return of_model.contains(name) || of_others.contains(name);
-  }
   // Returns whether a file is called as the files of the model are.
   [[nodiscard]] bool is_alike(std::string_view name) const;
   // Returns whether a new model replaces a file: it is called alike, or the index of the model names it. Files that

@@ -1,19 +1,15 @@
 // Plans and writes the output of an edit.
 //
-// The plan is a CheckpointLayout, also for one file. The work is then a list of jobs: a whole tensor that is copied, or
-// a chunk of a tensor that is cast. A few threads take the jobs in order. Writer and CheckpointWriter do the rest: they
-// place the bytes, check that none is missing, and put the files in place together.
+// The plan is a CheckpointLayout, also for one file. write_inputs() copies and casts the tensors.
 //
 // The metadata of several files becomes a union, with a choice for keys that have several values.
 #include "write/rewrite.h"
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
-#include <tuple>
-#include <type_traits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,10 +22,11 @@
 #include "format/header/header_writer.h"
 #include "format/header/merged_metadata.h"
 #include "format/header/new_header.h"
-#include "os/parallel.h"
 #include "os/path.h"
 #include "write/file_head.h"
+#include "write/input.h"
 #include "write/old_files.h"
+#include "write/tensor_file.h"
 
 namespace safetensors {
 namespace write {
@@ -146,123 +143,26 @@ Result<CheckpointLayout> lay_out(const RewriteItems& items, RewriteOptions optio
       metadata, &names);
 }
 
-// Sorts the items by their offsets in the output, so that one thread writes each file from its first byte to its last.
-void sort_by(const CheckpointLayout& layout, RewriteItems& items) {
-  std::vector<std::tuple<std::size_t, std::uint64_t, std::size_t>> keys;  // the file, the offset, the item
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::size_t file = layout.file_of(name_of(items[i])).value_or(0);
-    const TensorInfo* const tensor = layout.files()[file].header.find(name_of(items[i]));
-    keys.emplace_back(file, tensor != nullptr ? tensor->begin : 0, i);
-  }
-  if (std::ranges::is_sorted(keys)) return;  // as in most cases
-  std::ranges::sort(keys);
-  RewriteItems sorted;
-  sorted.reserve(items.size());
-  for (const auto& key : keys) sorted.push_back(std::move(items[std::get<2>(key)]));
-  items = std::move(sorted);
-}
-
-constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 20;  // bytes of a chunk that is cast, before or after the cast
-constexpr unsigned kThreads = 4;
-
-// Number of elements in a chunk of a tensor that is cast.
-std::uint64_t chunk_elements(const RewriteTensor& item) {
-  return kMaxChunk / (std::max(bits(item.tensor.dtype()), bits(dtype_of(item))) / 8);
-}
-
-// A job is a tensor that is copied, or one chunk of a tensor that is cast. The jobs of a tensor follow each other.
-// `Output` is a Writer or a CheckpointWriter.
-template <class Output>
-class RewriteTasks {
- public:
-  RewriteTasks(const RewriteItems& items, Output& output) : items_(items), output_(output) {
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      first_jobs_.push_back(count_);
-      count_ += is_cast(items_[i]) ? add_cast(i) : 1;
+// Returns the inputs of each file, and adds the casts to the report. The report must outlive them.
+std::vector<std::vector<Input>> inputs_for(const RewriteItems& items, const CheckpointLayout& layout,
+                                           RewriteReport& report) {
+  const auto name = [](const RewriteTensor* item) { return name_of(*item); };
+  std::vector<const RewriteTensor*> named;  // sorted
+  for (const RewriteTensor& item : items) named.push_back(&item);
+  std::ranges::sort(named, {}, name);
+  report.casts.reserve(static_cast<std::size_t>(std::ranges::count_if(items, is_cast)));  // for pointers into it
+  std::vector<std::vector<Input>> inputs;
+  for (const CheckpointFile& file : layout.files()) {
+    inputs.emplace_back().reserve(file.header.size());  // a list that grows would take twice the memory
+    for (const TensorInfo& planned : file.header.tensors()) {
+      const RewriteTensor& item = **std::ranges::lower_bound(named, planned.name, {}, name);
+      Input& input = inputs.back().emplace_back(item.tensor, planned);
+      if (!is_cast(item)) continue;
+      report.casts.push_back({name_of(item), item.tensor.dtype(), planned.dtype, item.tensor.numel()});
+      input.losses = &report.casts.back().losses;
     }
   }
-
-  [[nodiscard]] std::size_t count() const { return count_; }
-  [[nodiscard]] RewriteReport report() && { return std::move(report_); }
-
-  [[nodiscard]] Status run(std::size_t index) {
-    // A cast tensor without elements has no job. The next tensor has the same first job, and comes later.
-    const auto next = std::ranges::upper_bound(first_jobs_, index);
-    const auto number = static_cast<std::size_t>(next - first_jobs_.begin()) - 1;
-    const RewriteTensor& item = items_[number];
-    if (!is_cast(item)) return output_.copy(name_of(item), item.tensor);
-    return cast_chunk(number, (index - first_jobs_[number]) * chunk_elements(item));
-  }
-
- private:
-  // Returns the number of chunks.
-  std::size_t add_cast(std::size_t number) {
-    const RewriteTensor& item = items_[number];
-    const std::uint64_t numel = item.tensor.numel();
-    cast_items_.push_back(number);
-    report_.casts.push_back({.name = name_of(item), .from = item.tensor.dtype(), .to = dtype_of(item), .numel = numel});
-    const std::uint64_t step = chunk_elements(item);
-    return static_cast<std::size_t>(numel / step + (numel % step == 0 ? 0 : 1));
-  }
-
-  Status cast_chunk(std::size_t number, std::uint64_t first) {
-    const RewriteTensor& item = items_[number];
-    const TensorInfo& info = item.tensor.info();
-    const Dtype to = dtype_of(item);
-    const auto count = static_cast<std::size_t>(std::min(chunk_elements(item), info.numel() - first));
-    const std::size_t from_size = bits(info.dtype) / 8;
-    const std::size_t to_size = bits(to) / 8;
-    std::vector<std::byte> in(count * from_size);
-    std::vector<std::byte> out(count * to_size);
-    const detail::FileState& file = detail::Access<Tensor>::state(item.tensor);
-    if (Status status = file.read(info, info.file_offset + first * from_size, in); !status) return status;
-    const std::size_t done = format::try_cast(info.dtype, in.data(), to, out.data(), count);
-    if (done != count) {
-      const std::uint64_t index = first + done;
-      return file.failed(info, info.file_offset + index * from_size,
-                         format::out_of_range(info.dtype, in.data() + done * from_size, to, index, info.shape));
-    }
-    add_losses(number, format::count_cast_losses(info.dtype, in.data(), to, count));
-    return output_.write(name_of(item), first * to_size, out);
-  }
-
-  void add_losses(std::size_t number, const format::CastLosses& losses) {
-    const std::lock_guard lock(mutex_);
-    const auto cast = std::ranges::lower_bound(cast_items_, number) - cast_items_.begin();
-    report_.casts[static_cast<std::size_t>(cast)].losses += losses;
-  }
-
-  const RewriteItems& items_;
-  Output& output_;
-  std::vector<std::size_t> first_jobs_;  // index of the first job of each item
-  std::vector<std::size_t> cast_items_;  // the items of report_.casts
-  std::size_t count_ = 0;
-  std::mutex mutex_;  // guards report_ while tasks run
-  RewriteReport report_;
-};
-
-// The system lets one thread at a time write to a file through the page cache. So more threads help only if they do
-// more than copy: if they cast, write to several files, or bypass the page cache, as for durable files. A file system
-// that cannot rename may want a file from its first to its last byte.
-unsigned threads_for(const RewriteItems& items, std::size_t files, const WriteOptions& options) {
-  if (options.in_place_if_no_rename) return 1;
-  return options.durability == Durability::none && files == 1 && std::ranges::none_of(items, is_cast) ? 1 : kThreads;
-}
-
-template <class Output>
-Result<RewriteReport> write_all(const RewriteItems& items, unsigned threads, Result<Output> output) {
-  if (!output) return std::move(output).error();
-  RewriteTasks<Output> tasks(items, *output);
-  Status status = os::run_parallel(tasks.count(), threads, [&](std::size_t index) { return tasks.run(index); });
-  if (status) status = output->commit();
-  if (!status) return std::move(status).error();
-  RewriteReport report = std::move(tasks).report();
-  if constexpr (std::is_same_v<Output, CheckpointWriter>) {
-    Result<std::vector<std::string>> names = output->file_names();
-    if (!names) return std::move(names).error();
-    report.files = *std::move(names);
-  }
-  return report;
+  return inputs;
 }
 
 }  // namespace
@@ -277,7 +177,6 @@ Result<Rewrite> Rewrite::plan(std::vector<RewriteTensor> tensors, RewriteOptions
     if (Status status = write::check(*items); !status) return std::move(status).error();
     Result<CheckpointLayout> layout = write::lay_out(*items, std::move(options));
     if (!layout) return std::move(layout).error();
-    write::sort_by(*layout, *items);
     return Rewrite(items, *layout, folder);
   });
 }
@@ -289,16 +188,20 @@ Status Rewrite::check_old_files(PathView output, const Checkpoint& input) const 
 }
 
 Result<RewriteReport> Rewrite::write(PathView output, const CheckpointWriteOptions& options) const noexcept {
-  Result<RewriteReport> result = write::with_path(output, [&]() -> Result<RewriteReport> {
+  return write::with_path(output, [&]() -> Result<RewriteReport> {
     if (options.shared) return base::make_error(Errc::unsupported, "a rewrite is the work of one process", output);
-    const unsigned threads = write::threads_for(*items_, layout_.files().size(), options.write);
-    if (folder_) return write::write_all(*items_, threads, CheckpointWriter::create(output, layout_, options));
+    RewriteReport report{{}, {}, items_};
+    auto inputs = write::inputs_for(*items_, layout_, report);
     WriteOptions file = options.write;
-    file.new_file = file.new_file || options.new_folder;
-    return write::write_all(*items_, threads, Writer::create(output, layout_.files()[0].header, file));
+    file.new_file = file.new_file || (!folder_ && options.new_folder);
+    write::WriteSession session(file, output, layout_.files(), false, std::this_thread::get_id());
+    Status status = folder_ ? session.create_model(output, layout_, options)
+                            : session.create_file(output, layout_.files()[0].header, file);
+    if (status) status = write::write_inputs(session, inputs, file);
+    if (!status) return std::move(status).error();
+    if (folder_) report.files = session.folder->names();
+    return report;
   });
-  if (result) result->names = items_;
-  return result;
 }
 
 namespace {
@@ -315,33 +218,31 @@ Error conflict_error(std::span<const File> files, const Pair& first, const Pair&
                                                       printable(files[second.header].path()) + "`");
 }
 
-Result<std::optional<MetadataPairs>> merge(std::span<const File> files, MetadataConflict conflict) {
-  std::vector<Metadata> headers;
-  bool present = false;
-  for (const File& file : files) {
-    headers.push_back(file.metadata());
-    present = present || file.metadata().present();
-  }
-  if (!present) return std::optional<MetadataPairs>();
-  const format::MergedMetadata merged(std::move(headers));
-  MetadataPairs pairs;
-  std::size_t keys = 0;
-  for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i)) ++keys;
-  pairs.reserve(keys);  // a list that grows would take twice the memory
-  for (std::size_t i = 0, next = 0; i < merged.size(); i = next) {
-    next = merged.next_key(i);
-    for (std::size_t other = i + 1; conflict == MetadataConflict::refuse && other < next; ++other)
-      if (merged[other].value != merged[i].value) return conflict_error(files, merged[i], merged[other]);
-    const Pair chosen = merged[conflict == MetadataConflict::last ? next - 1 : i];
-    pairs.emplace_back(chosen.key, chosen.value);
-  }
-  return std::optional(std::move(pairs));
-}
-
 }  // namespace
 
 Result<std::optional<MetadataPairs>> merge_metadata(Span<const File> files, MetadataConflict conflict) noexcept {
-  return base::guarded([&] { return merge(files, conflict); });
+  return base::guarded([&]() -> Result<std::optional<MetadataPairs>> {
+    std::vector<Metadata> headers;
+    bool present = false;
+    for (const File& file : files) {
+      headers.push_back(file.metadata());
+      present = present || file.metadata().present();
+    }
+    if (!present) return std::optional<MetadataPairs>();
+    const format::MergedMetadata merged(std::move(headers));
+    MetadataPairs pairs;
+    std::size_t keys = 0;
+    for (std::size_t i = 0; i < merged.size(); i = merged.next_key(i)) ++keys;
+    pairs.reserve(keys);  // a list that grows would take twice the memory
+    for (std::size_t i = 0, next = 0; i < merged.size(); i = next) {
+      next = merged.next_key(i);
+      for (std::size_t other = i + 1; conflict == MetadataConflict::refuse && other < next; ++other)
+        if (merged[other].value != merged[i].value) return conflict_error(files, merged[i], merged[other]);
+      const Pair chosen = merged[conflict == MetadataConflict::last ? next - 1 : i];
+      pairs.emplace_back(chosen.key, chosen.value);
+    }
+    return std::optional(std::move(pairs));
+  });
 }
 
 }  // namespace v0

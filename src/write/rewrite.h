@@ -112,7 +112,7 @@ class Rewrite {
   //
   // Up to four threads copy and cast. If possible, the system copies from file to file. Memory: at most 24 MiB, and
   // about 100 bytes per tensor. For one file, `options.new_folder` refuses a path that exists, and `remove_old_files`
-  // has no effect. `options.write.progress` runs in any of these threads, never in two at once.
+  // has no effect. `options.write.progress` runs in the calling thread, as in save().
   // Errors: those of CheckpointWriter::create(), copy() and commit(); unsupported (`options.shared` is set);
   // value_out_of_range (see ReadPlan::add()), and then nothing was written.
   [[nodiscard]] Result<RewriteReport> write(PathView output, const CheckpointWriteOptions& options = {}) const noexcept;

@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "format/slice/slice.h"
 #include "os/descriptor.h"
+#include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
 #include "os/regular_file.h"
@@ -48,6 +49,13 @@ Status compare_head(const Source& file, const Header& header, std::uint64_t head
   });
 }
 
+// May be wrong above 2^64-1, and is only for progress.
+std::uint64_t sum_of(Span<const CheckpointFile> files, std::uint64_t (Header::*size)() const noexcept) {
+  std::uint64_t sum = 0;
+  for (const CheckpointFile& file : files) sum += (file.header.*size)();
+  return sum;
+}
+
 }  // namespace
 
 Error closed_error() {
@@ -76,49 +84,86 @@ Status WriteSession::close_after(const std::function<Status()>& change) {
   });
 }
 
-Status WriteSession::close(std::span<const std::unique_ptr<TensorFile>> files) {
-  return close_after([&]() -> Status {
-    for (const auto& file : files) {
-      if (Status status = file->check_complete(); !status) return status;
-    }
-    return {};
-  });
-}
+WriteSession::WriteSession(const WriteOptions& options, std::string_view path, Span<const CheckpointFile> planned,
+                           bool joined, std::thread::id reporter)
+    : meter(options.progress, sum_of(planned, &Header::file_bytes), joined ? 0 : sum_of(planned, &Header::data_start),
+            path, reporter) {}
 
-Status copy_tensor(io::FileWriter& to, std::uint64_t target, const Tensor& from, io::ProgressMeter& meter) {
-  const File file = from.file();
-  const std::uint64_t offset = from.info().file_offset;
-  const std::uint64_t nbytes = from.info().nbytes();
-  return meter.in_steps(nbytes, [&](std::uint64_t at, std::uint64_t size) {
-    Status status = to.copy_at(target + at, file.source(), offset + at, size);
-    // An error of writing has the path of the output.
-    return status ? status : base::with_path(std::move(status).error(), file.path());
-  });
-}
-
-Result<std::unique_ptr<TensorFile>> TensorFile::create(Result<std::unique_ptr<io::AtomicFile>> file,
-                                                       const Header& header, const FileSize& size,
-                                                       WriteSession& session) {
-  if (!file) return std::move(file).error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, (*file)->path(), size.head, session));
-  made->file_ = std::move(*file);
-  made->file_->file().share_bounce_buffers(session.bounce_buffers);
-  Status status = write_head(header, size.head, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-    return made->file_->file().write_at(offset, bytes);
-  });
-  if (!status) return std::move(status).error();
-  return made;
-}
-
-Result<std::unique_ptr<TensorFile>> TensorFile::join(JoinedPlace place, const Header& header, WriteSession& session) {
+Status WriteSession::create(const Header& header,
+                            const std::function<Result<std::unique_ptr<io::AtomicFile>>(std::uint64_t size)>& make) {
   const Result<FileSize> size = size_of(header);
   if (!size) return size.error();
-  std::unique_ptr<TensorFile> made(new TensorFile(header, place.shown, size->head, session));
-  made->place_ = std::move(place);
-  return made;
+  auto made = make(size->file);
+  if (!made) return std::move(made).error();
+  io::FileWriter& file = (*made)->file();
+  file.share_bounce_buffers(bounce_buffers);
+  files.push_back(std::make_unique<TensorFile>(header, size->head, *this, std::move(*made)));
+  return write_head(header, size->head, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
+    return file.write_at(offset, bytes);
+  });
 }
 
-Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
+Status WriteSession::join(const Ticket& ticket, const CheckpointLayout& layout) {
+  for (std::size_t i = 0; i < ticket.files.size(); ++i) {
+    const CheckpointFile& file = layout.files()[i];
+    const Result<FileSize> size = size_of(file.header);
+    if (!size) return size.error();
+    files.push_back(std::make_unique<TensorFile>(
+        file.header, size->head, *this,
+        JoinedPlace{ticket.place(), ticket.files[i], os::join_path(ticket.folder, file.name), ticket.durability}));
+  }
+  return {};
+}
+
+Status WriteSession::create_file(std::string_view path, const Header& header, const WriteOptions& options) {
+  return create(
+      header, [&](std::uint64_t size) { return io::AtomicFile::create(path, size, to_atomic_file_options(options)); });
+}
+
+Status WriteSession::create_model(std::string_view path, const CheckpointLayout& layout,
+                                  const CheckpointWriteOptions& options) {
+  auto opened = CheckpointFolder::open(path, layout, options);
+  if (!opened) return std::move(opened).error();
+  folder = std::move(*opened);
+  Status status;
+  for (std::size_t i = 0; status && i < layout.files().size(); ++i) {
+    status = create(layout.files()[i].header,
+                    [&](std::uint64_t size) { return folder->create_file(i, size, options.shared); });
+    if (status && options.shared) status = files.back()->file()->publish();
+  }
+  return status;
+}
+
+Status WriteSession::commit() {
+  Status closed = close_after([&] {
+    Status status;
+    for (std::size_t i = 0; status && i < files.size(); ++i) status = files[i]->check_complete();
+    return status;
+  });
+  if (!closed) return closed;
+  Status status = meter.finish();
+  status = conclude(status ? put_in_place() : std::move(status));
+  if (status) return status;
+  // Removes the files that are not in place. They stay as objects, because later calls of other threads find them.
+  for (const auto& file : files) file->file().reset();
+  folder.reset();
+  return status;
+}
+
+Status WriteSession::put_in_place() {
+  std::vector<std::unique_ptr<io::AtomicFile>> finished;
+  finished.reserve(files.size());
+  for (const auto& file : files) {
+    if (Status status = file->file()->finish(); !status) return status;
+    finished.push_back(std::move(file->file()));
+  }
+  return folder ? folder->commit(finished) : finished.front()->commit();
+}
+
+Result<io::FileWriter*> TensorFile::output() {
+  if (!place_) return &file_->file();
+  const std::lock_guard lock(opening_);
+  if (joined_) return joined_.get();
   const auto open = [&](int directory, const std::string& name, os::OpenFlags flags) {
     return os::Descriptor(os::retry([&] { return os::open_at(directory, name.c_str(), flags, 0); }));
   };
@@ -135,26 +180,16 @@ Result<std::unique_ptr<io::FileWriter>> TensorFile::open_joined() const {
   if (!writing.valid() || os::status_of(writing.get(), opened) != 0) return cannot_open(errno, path_);
   if (!opened.identity.same_file((*expected)->identity()))
     return error(Errc::file_changed, "cannot join: the temporary file was replaced by another");
-  auto file = std::make_unique<io::FileWriter>(place_->durability, path_);
-  file->adopt(writing.release());
-  file->share_bounce_buffers(session_.bounce_buffers);
-  if (data_start_ + header_.data_bytes() >= io::kMinDirectFile) file->open_direct(folder.get(), place_->name.c_str());
-  return file;
-}
-
-Result<io::FileWriter*> TensorFile::output() {
-  if (!place_) return &file_->file();
-  const std::lock_guard lock(opening_);
-  if (!joined_) {
-    auto opened = open_joined();
-    if (!opened) return std::move(opened).error();
-    joined_ = std::move(*opened);
-  }
+  joined_ = std::make_unique<io::FileWriter>(place_->durability, path_);
+  joined_->adopt(writing.release());
+  joined_->share_bounce_buffers(session_.bounce_buffers);
+  if (data_start_ + header_.data_bytes() >= io::kMinDirectFile)
+    joined_->open_direct(folder.get(), place_->name.c_str());
   return joined_.get();
 }
 
 Status TensorFile::finish_joined() {
-  if (!joined_ || joined_->finished()) return {};
+  if (!joined_) return {};
   Status finished = joined_->finish();
   if (finished) joined_->close();  // Windows renames no folder in which a file is open
   return finished;
@@ -215,7 +250,10 @@ Status TensorFile::write(std::string_view name, std::uint64_t offset, std::span<
     return error(Errc::buffer_size, base::tensor_named(tensor->name) + ": " + std::to_string(bytes.size()) +
                                         " bytes at byte " + std::to_string(offset) + " do not fit, it has " +
                                         std::to_string(tensor->nbytes()));
-  const std::uint64_t begin = tensor->begin + offset;
+  return write(tensor->begin + offset, bytes);
+}
+
+Status TensorFile::write(std::uint64_t begin, std::span<const std::byte> bytes) {
   return claim_and_write(RangeSet({begin, begin + bytes.size()}),
                          [&](io::FileWriter& file) { return write_claimed(file, begin, bytes); });
 }
@@ -254,8 +292,18 @@ Status TensorFile::copy(std::string_view name, const Tensor& from) {
   if (!std::ranges::equal(from.shape(), tensor->shape))
     return error(Errc::data_length, base::tensor_named(tensor->name) + ": has shape " + to_string(tensor->shape) +
                                         ", copied from " + to_string(from.shape()));
-  return claim_and_write(RangeSet({tensor->begin, tensor->end}), [&](io::FileWriter& file) {
-    return copy_tensor(file, data_start_ + tensor->begin, from, session_.meter);
+  return copy(tensor->begin, from, 0, tensor->nbytes());
+}
+
+Status TensorFile::copy(std::uint64_t begin, const Tensor& from, std::uint64_t offset, std::uint64_t size) {
+  const File file = from.file();
+  const std::uint64_t source = from.info().file_offset + offset;
+  return claim_and_write(RangeSet({begin, begin + size}), [&](io::FileWriter& to) {
+    return session_.meter.in_steps(size, [&](std::uint64_t at, std::uint64_t bytes) {
+      Status status = to.copy_at(data_start_ + begin + at, file.source(), source + at, bytes);
+      // An error of writing has the path of the output.
+      return status ? status : base::with_path(std::move(status).error(), file.path());
+    });
   });
 }
 
