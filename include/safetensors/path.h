@@ -18,12 +18,10 @@ inline namespace v0 {
 /// is until the call returns.
 class PathView {
  public:
-  /// Makes an empty path.
-  constexpr PathView() noexcept = default;
   /// @{
   /// Refers to the text of the caller.
   template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
-  constexpr PathView(const Text& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
+  PathView(const Text& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
   template <class Path,
             std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Path&>().native()), std::string_view>,
                              int> = 0>
@@ -41,7 +39,7 @@ class PathView {
   /// @}
 
   /// Returns the text, which belongs to the caller.
-  constexpr operator std::string_view() const noexcept {  // NOLINT(google-explicit-constructor)
+  operator std::string_view() const noexcept {  // NOLINT(google-explicit-constructor)
 #ifdef _WIN32
     if (!converted_.empty()) return converted_;
 #endif
