@@ -11,13 +11,6 @@
 
 namespace safetensors::device {
 
-Result<int> Cuda::device_count() const noexcept {
-  int count = 0;
-  const CudaResult result = calls_.device_get_count(&count);
-  if (result != CudaResult::success) return error(result, "cannot count the CUDA devices");
-  return count;
-}
-
 Error Cuda::error(CudaResult result, std::string_view what) const noexcept {
   return base::guarded([&] {
     std::string message(what);

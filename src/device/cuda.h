@@ -29,32 +29,46 @@ inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING: i
 inline constexpr unsigned kEventBlockingSync = 1;   // CU_EVENT_BLOCKING_SYNC: a waiting thread sleeps
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
-// The functions of the driver. Null until they are bound.
+// The functions of the driver, null without a library. The constructor finds them in this order.
 struct CudaCalls {
-  CudaResult (*init)(unsigned flags) = nullptr;
-  CudaResult (*get_error_name)(CudaResult result, const char** name) = nullptr;
-  CudaResult (*get_error_string)(CudaResult result, const char** text) = nullptr;
-  CudaResult (*device_get_count)(int* count) = nullptr;
-  CudaResult (*device_get)(Device* device, int ordinal) = nullptr;
-  CudaResult (*primary_context_retain)(Context* context, Device device) = nullptr;
-  CudaResult (*primary_context_release)(Device device) = nullptr;
-  CudaResult (*context_push)(Context context) = nullptr;
-  CudaResult (*context_pop)(Context* context) = nullptr;
-  CudaResult (*memory_allocate)(Address* address, std::size_t size) = nullptr;
-  CudaResult (*memory_free)(Address address) = nullptr;
-  CudaResult (*host_allocate)(void** memory, std::size_t size, unsigned flags) = nullptr;
-  CudaResult (*host_free)(void* memory) = nullptr;
-  CudaResult (*copy_to_device_async)(Address to, const void* from, std::size_t size, Stream stream) = nullptr;
-  CudaResult (*copy_from_device)(void* to, Address from, std::size_t size) = nullptr;
-  CudaResult (*stream_create)(Stream* stream, unsigned flags) = nullptr;
-  CudaResult (*stream_destroy)(Stream stream) = nullptr;
-  CudaResult (*stream_synchronize)(Stream stream) = nullptr;
-  CudaResult (*stream_wait_event)(Stream stream, Event event, unsigned flags) = nullptr;
-  CudaResult (*event_create)(Event* event, unsigned flags) = nullptr;
-  CudaResult (*event_record)(Event event, Stream stream) = nullptr;
-  CudaResult (*event_query)(Event event) = nullptr;
-  CudaResult (*event_synchronize)(Event event) = nullptr;
-  CudaResult (*event_destroy)(Event event) = nullptr;
+  // An address that converts to every type of function.
+  struct Symbol {
+    void* address;
+    template <class Function>
+    operator Function*() const noexcept {
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+  explicit CudaCalls(void* library) noexcept;
+  [[nodiscard]] Symbol find(const char* name) noexcept;
+
+  void* library;
+  const char* missing = nullptr;  // the name of the first function that the library does not have
+  CudaResult (*init)(unsigned flags) = find("cuInit");
+  CudaResult (*get_error_name)(CudaResult result, const char** name) = find("cuGetErrorName");
+  CudaResult (*get_error_string)(CudaResult result, const char** text) = find("cuGetErrorString");
+  CudaResult (*device_get_count)(int* count) = find("cuDeviceGetCount");
+  CudaResult (*device_get)(Device* device, int ordinal) = find("cuDeviceGet");
+  CudaResult (*primary_context_retain)(Context* context, Device device) = find("cuDevicePrimaryCtxRetain");
+  CudaResult (*primary_context_release)(Device device) = find("cuDevicePrimaryCtxRelease_v2");
+  CudaResult (*context_push)(Context context) = find("cuCtxPushCurrent_v2");
+  CudaResult (*context_pop)(Context* context) = find("cuCtxPopCurrent_v2");
+  CudaResult (*memory_allocate)(Address* address, std::size_t size) = find("cuMemAlloc_v2");
+  CudaResult (*memory_free)(Address address) = find("cuMemFree_v2");
+  CudaResult (*host_allocate)(void** memory, std::size_t size, unsigned flags) = find("cuMemHostAlloc");
+  CudaResult (*host_free)(void* memory) = find("cuMemFreeHost");
+  CudaResult (*copy_to_device_async)(Address to, const void* from, std::size_t size,
+                                     Stream stream) = find("cuMemcpyHtoDAsync_v2");
+  CudaResult (*copy_from_device)(void* to, Address from, std::size_t size) = find("cuMemcpyDtoH_v2");
+  CudaResult (*stream_create)(Stream* stream, unsigned flags) = find("cuStreamCreate");
+  CudaResult (*stream_destroy)(Stream stream) = find("cuStreamDestroy_v2");
+  CudaResult (*stream_synchronize)(Stream stream) = find("cuStreamSynchronize");
+  CudaResult (*stream_wait_event)(Stream stream, Event event, unsigned flags) = find("cuStreamWaitEvent");
+  CudaResult (*event_create)(Event* event, unsigned flags) = find("cuEventCreate");
+  CudaResult (*event_record)(Event event, Stream stream) = find("cuEventRecord");
+  CudaResult (*event_query)(Event event) = find("cuEventQuery");
+  CudaResult (*event_synchronize)(Event event) = find("cuEventSynchronize");
+  CudaResult (*event_destroy)(Event event) = find("cuEventDestroy_v2");
 };
 
 // The initialized driver. Thread-safe. The child of a fork must not use it if the parent called load() before the fork.
@@ -66,9 +80,6 @@ class Cuda {
   [[nodiscard]] static Result<std::shared_ptr<const Cuda>> load(const char* library = "libcuda.so.1") noexcept;
 
   [[nodiscard]] const CudaCalls& calls() const noexcept { return calls_; }
-
-  // Errors: device_failed.
-  [[nodiscard]] Result<int> device_count() const noexcept;
 
   // Returns device_failed with a message such as "WHAT: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was
   // encountered)".

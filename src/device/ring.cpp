@@ -47,14 +47,15 @@ Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> c
 }
 
 Status CopyRing::retain(int device) {
-  const Result<int> count = cuda_->device_count();
-  if (!count) return count.error();
-  if (*count == 0) return base::make_error(Errc::unsupported, "there is no CUDA device");
-  if (device < 0 || device >= *count) {
+  int count = 0;
+  CudaResult result = cuda_->calls().device_get_count(&count);
+  if (result != CudaResult::success) return cuda_->error(result, "cannot count the CUDA devices");
+  if (count == 0) return base::make_error(Errc::unsupported, "there is no CUDA device");
+  if (device < 0 || device >= count) {
     return base::make_error(Errc::invalid_argument, "there is no CUDA device " + std::to_string(device) +
-                                                        ", the number of devices is " + std::to_string(*count));
+                                                        ", the number of devices is " + std::to_string(count));
   }
-  CudaResult result = cuda_->calls().device_get(&device_, device);
+  result = cuda_->calls().device_get(&device_, device);
   if (result == CudaResult::success) result = cuda_->calls().primary_context_retain(&context_, device_);
   if (result == CudaResult::success) return {};
   context_ = nullptr;
@@ -100,15 +101,14 @@ Status CopyRing::make_slots(unsigned count, std::size_t bytes) {
     }
     bytes = std::max(bytes / 2 / kPage * kPage, kMinSlotBytes);
   }
-  slot_bytes_ = bytes;
   for (std::size_t i = slots_.size(); i-- > 0;) {
     const CudaResult result = cuda_->calls().event_create(&slots_[i].event, kEventBlockingSync | kEventDisableTiming);
     if (result != CudaResult::success) return cuda_->error(result, "cannot create an event of the device");
-    free_.push_back(i);
+    free_.push_back(&slots_[i]);
   }
   stats_.slots = static_cast<unsigned>(slots_.size());
-  stats_.slot_bytes = slot_bytes_;
-  stats_.pinned_bytes = slots_.size() * slot_bytes_;
+  stats_.slot_bytes = bytes;
+  stats_.pinned_bytes = slots_.size() * bytes;
   return {};
 }
 
@@ -118,9 +118,7 @@ CudaResult CopyRing::pin(unsigned count, std::size_t bytes) noexcept {
     void* memory = nullptr;
     const CudaResult result = cuda_->calls().host_allocate(&memory, bytes, 0);
     if (result != CudaResult::success) return result;
-    Pinned slot;
-    slot.memory = static_cast<std::byte*>(memory);
-    slots_.push_back(slot);  // does not allocate
+    slots_.push_back({.bytes = {static_cast<std::byte*>(memory), bytes}});  // does not allocate
   }
   return CudaResult::success;
 }
@@ -128,7 +126,7 @@ CudaResult CopyRing::pin(unsigned count, std::size_t bytes) noexcept {
 void CopyRing::unpin() noexcept {
   for (const Pinned& slot : slots_) {
     if (slot.event) (void)cuda_->calls().event_destroy(slot.event);
-    (void)cuda_->calls().host_free(slot.memory);
+    (void)cuda_->calls().host_free(slot.bytes.data());
   }
   slots_.clear();
 }
@@ -154,35 +152,29 @@ CopyRing::~CopyRing() {
 
 Result<CopyRing::Slot> CopyRing::acquire() noexcept {
   return base::guarded([&]() -> Result<Slot> {
-    std::size_t index = 0;
-    bool copied = false;
-    {
-      std::unique_lock lock(mutex_);
-      available_.wait(lock, [&] { return failed_ || !free_.empty() || !in_flight_.empty(); });
-      if (failed_) return error_;
-      copied = free_.empty();
-      if (copied) {
-        index = in_flight_.front();
-        in_flight_.erase(in_flight_.begin());
-      } else {
-        index = free_.back();
-        free_.pop_back();
-      }
+    std::unique_lock lock(mutex_);
+    available_.wait(lock, [&] { return !failure_ || !free_.empty() || !in_flight_.empty(); });
+    if (!failure_) return failure_.error();
+    if (!free_.empty()) {
+      Slot slot(free_.back(), {this});
+      free_.pop_back();
+      return slot;
     }
+    Pinned* const oldest = in_flight_.front();
+    in_flight_.erase(in_flight_.begin());
+    lock.unlock();
     // The slot is in no list now, so no other thread waits for it or reuses its event. Wait without the mutex.
-    if (copied) {
-      if (Status status = wait_for(index); !status) return std::move(status).error();
-    }
-    return Slot(this, index);
+    if (Status status = wait_for(*oldest); !status) return std::move(status).error();
+    return Slot(oldest, {this});
   });
 }
 
-Status CopyRing::wait_for(std::size_t index) noexcept {
+Status CopyRing::wait_for(const Pinned& slot) noexcept {
   const CudaCalls& calls = cuda_->calls();
   const Current current(calls, context_);
   CudaResult result = current.result();
-  if (result == CudaResult::success) result = calls.event_query(slots_[index].event);
-  if (result == CudaResult::not_ready) result = calls.event_synchronize(slots_[index].event);
+  if (result == CudaResult::success) result = calls.event_query(slot.event);
+  if (result == CudaResult::not_ready) result = calls.event_synchronize(slot.event);
   return result == CudaResult::success ? Status() : fail(result);
 }
 
@@ -192,16 +184,16 @@ Status CopyRing::copy_parts(Slot slot, std::span<const Part> parts) noexcept {
     for (const Part& part : parts) bytes += part.size;
     if (bytes == 0) return {};
     std::unique_lock lock(mutex_);
-    if (failed_) return error_;
+    if (!failure_) return failure_;
     Stream stream = streams_[next_stream_];
     next_stream_ = (next_stream_ + 1) % streams_.size();
     lock.unlock();
     // From here on the slot does not return to the ring on a failure, because a part of it may already be in flight.
-    slot.ring_ = nullptr;
-    const CudaResult result = begin(slots_[slot.index_], parts, stream);
+    Pinned* const pinned = slot.release();
+    const CudaResult result = begin(*pinned, parts, stream);
     if (result != CudaResult::success) return fail(result);
     lock.lock();
-    in_flight_.push_back(slot.index_);  // does not allocate
+    in_flight_.push_back(pinned);  // does not allocate
     stats_.bytes += bytes;
     lock.unlock();
     available_.notify_one();
@@ -216,18 +208,18 @@ CudaResult CopyRing::begin(const Pinned& slot, std::span<const Part> parts, Stre
   for (const Part& part : parts) {
     if (part.size == 0) continue;
     const CudaResult result =
-        calls.copy_to_device_async(part.device_address, slot.memory + part.from, part.size, stream);
+        calls.copy_to_device_async(part.device_address, slot.bytes.data() + part.from, part.size, stream);
     if (result != CudaResult::success) return result;
   }
   return calls.event_record(slot.event, stream);
 }
 
-void CopyRing::give_back(std::size_t index) noexcept {
+void CopyRing::GiveBack::operator()(Pinned* slot) const noexcept {
   {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(index);  // does not allocate
+    const std::lock_guard lock(ring->mutex_);
+    ring->free_.push_back(slot);  // does not allocate
   }
-  available_.notify_one();
+  ring->available_.notify_one();
 }
 
 // The slots stay in flight: acquire() finds that their events have completed.
@@ -242,7 +234,7 @@ Status CopyRing::finish() noexcept {
       if (result != CudaResult::success) (void)fail(result);
     }
     const std::lock_guard lock(mutex_);
-    return failed_ ? Status(error_) : Status();
+    return failure_;
   });
 }
 
@@ -251,13 +243,12 @@ Status CopyRing::fail(CudaResult result) noexcept {
   Status status = base::guarded([&]() -> Status { return cuda_->error(result, "cannot copy to the device"); });
   {
     const std::lock_guard lock(mutex_);
-    if (!failed_) error_ = std::move(status).error();
-    failed_ = true;
+    if (failure_) failure_ = std::move(status);
   }
   available_.notify_all();
   return base::guarded([&]() -> Status {
     const std::lock_guard lock(mutex_);
-    return error_;
+    return failure_;
   });
 }
 

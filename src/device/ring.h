@@ -44,28 +44,18 @@ struct RingStats {
 // acquire() returns no more slots.
 class CopyRing {
  public:
-  // Pinned memory for one chunk. If the slot is destroyed without copy_parts(), it returns to the ring at once. It must
-  // not outlive the ring.
-  class Slot {
-   public:
-    Slot(Slot&& other) noexcept : ring_(std::exchange(other.ring_, nullptr)), index_(other.index_) {}
-    Slot& operator=(Slot&&) = delete;
-    ~Slot() {
-      if (ring_) ring_->give_back(index_);
-    }
-
-    // stats().slot_bytes bytes, aligned to a page. Empty after a move.
-    [[nodiscard]] std::span<std::byte> bytes() const noexcept {
-      return ring_ ? std::span(ring_->slots_[index_].memory, ring_->slot_bytes_) : std::span<std::byte>();
-    }
-
-   private:
-    friend class CopyRing;
-    Slot(CopyRing* ring, std::size_t index) noexcept : ring_(ring), index_(index) {}
-
-    CopyRing* ring_;
-    std::size_t index_;
+  // Pinned memory for one chunk. It has one owner at a time: free_, in_flight_ or a Slot. After a failure it may have
+  // none.
+  struct Pinned {
+    std::span<std::byte> bytes;  // stats().slot_bytes bytes, aligned to a page
+    Event event = nullptr;       // recorded after the last copy
   };
+  struct GiveBack {
+    CopyRing* ring;
+    void operator()(Pinned* slot) const noexcept;
+  };
+  // If it is destroyed without copy_parts(), it returns to the ring at once. It must not outlive the ring.
+  using Slot = std::unique_ptr<Pinned, GiveBack>;
 
   // A range of a slot, and its destination on the device.
   struct Part {
@@ -101,12 +91,6 @@ class CopyRing {
   [[nodiscard]] RingStats stats() const noexcept;
 
  private:
-  // A slot. It has one owner at a time: free_, in_flight_ or a Slot. After a failure it may have none.
-  struct Pinned {
-    std::byte* memory = nullptr;
-    Event event = nullptr;  // recorded after the slot's last copy
-  };
-
   explicit CopyRing(std::shared_ptr<const Cuda> cuda) noexcept : cuda_(std::move(cuda)) {}
   Status retain(int device);
   Status make_streams(unsigned count, Stream after);
@@ -114,8 +98,7 @@ class CopyRing {
   CudaResult pin(unsigned count, std::size_t bytes) noexcept;
   void unpin() noexcept;
 
-  void give_back(std::size_t index) noexcept;
-  Status wait_for(std::size_t index) noexcept;
+  Status wait_for(const Pinned& slot) noexcept;
   CudaResult begin(const Pinned& slot, std::span<const Part> parts, Stream stream) noexcept;
   Status fail(CudaResult result) noexcept;
 
@@ -124,16 +107,14 @@ class CopyRing {
   Context context_ = nullptr;
   std::vector<Stream> streams_;
   std::vector<Pinned> slots_;
-  std::size_t slot_bytes_ = 0;
 
   mutable std::mutex mutex_;  // guards all members below
   std::condition_variable available_;
-  std::vector<std::size_t> free_;
-  std::vector<std::size_t> in_flight_;  // indexes of slots, the oldest copy first
+  std::vector<Pinned*> free_;
+  std::vector<Pinned*> in_flight_;  // the oldest copy first
   std::size_t next_stream_ = 0;
   RingStats stats_;
-  bool failed_ = false;
-  Error error_;
+  Status failure_;  // the first one
 };
 
 }  // namespace safetensors::device

@@ -69,7 +69,11 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
     if (options.remove_orphans && made->target_.old)
       remove_orphans(os::DescriptorPath(made->target_.directory.get()).text,
                      size >= kMinSizeToListAll ? CleanOptions().max_names : kMaxNamesForSmallFile);
-    if (Status status = made->open_temporary(); !status) return std::move(status).error();
+    const bool replaces = made->target_.old.has_value();
+    if (options.like) made->target_.old = options.like;
+    if (replaces || options.shared || !made->open_anonymous()) {
+      if (Status status = made->open_named(); !status) return std::move(status).error();
+    }
     // Must come before adopt_mode_and_owner(): the old file's mode may forbid a second open().
     if (size >= kMinDirectFile)
       made->file_.open_direct(made->target_.directory.get(), made->anonymous_ ? nullptr : made->temporary_.c_str());
@@ -77,13 +81,6 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(std::string_view path, st
     if (Status status = made->preallocate(size); !status) return std::move(status).error();
     return made;
   });
-}
-
-Status AtomicFile::open_temporary() {
-  const bool replaces = target_.old.has_value();
-  if (options_.like) target_.old = options_.like;
-  if (!replaces && !options_.shared && open_anonymous()) return {};
-  return open_named();
 }
 
 // The new file may replace a private one. So nobody else may open it before its owner and group are set.

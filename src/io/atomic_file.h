@@ -112,7 +112,6 @@ class AtomicFile {
 
  private:
   AtomicFile(Target target, std::string_view path, const AtomicFileOptions& options);
-  Status open_temporary();
   [[nodiscard]] std::uint32_t first_mode() const noexcept;
   bool open_anonymous() noexcept;
   Status open_named();

@@ -98,13 +98,14 @@ void FileWriter::open_direct(int directory, const char* name) {
   direct_ = std::move(opened);
 }
 
-FileWriter::Outcome FileWriter::write_direct(std::uint64_t offset, std::span<const std::byte> blocks) noexcept {
-  std::size_t done = 0;
+// done: the number of bytes written. The rest must be written through the page cache.
+Status FileWriter::write_direct(std::uint64_t offset, std::span<const std::byte> blocks, std::size_t& done) {
   while (done < blocks.size() && direct()) {
     // A write can be short, for instance after a signal.
     const std::ptrdiff_t count = os::write_at(direct_.get(), blocks.data() + done, blocks.size() - done, offset + done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EIO || os::out_of_space(errno))) return {done, errno};
+    if (count < 0 && (errno == EIO || os::out_of_space(errno)))
+      return write_failed(errno, blocks.size() - done, offset + done);
     if (count <= 0) {
       // EINVAL, EOPNOTSUPP, memory that cannot be pinned: a write through the page cache works or reports the error.
       direct_refused_.store(true, std::memory_order_relaxed);
@@ -113,7 +114,7 @@ FileWriter::Outcome FileWriter::write_direct(std::uint64_t offset, std::span<con
     done += static_cast<std::size_t>(count);
     if (done % block_ != 0) break;  // The rest is no longer aligned.
   }
-  return {done, 0};
+  return {};
 }
 
 Error FileWriter::write_failed(int error_number, std::size_t size, std::uint64_t offset) const {
@@ -157,18 +158,18 @@ Status FileWriter::write_chunk(std::uint64_t offset, std::span<const std::byte> 
 
   const std::uint64_t begin = offset + head;
   std::span<const std::byte> blocks = bytes.subspan(head, whole);
-  Outcome outcome{};
-  if (reinterpret_cast<std::uintptr_t>(blocks.data()) % memory_alignment_ == 0) {
-    outcome = write_direct(begin, blocks);
-  } else {
-    const Result<std::shared_ptr<std::byte>> copy = bounce_buffers_->take(begin);
-    if (!copy) return copy.error();
-    std::memcpy(copy->get(), blocks.data(), whole);
-    outcome = write_direct(begin, {copy->get(), whole});
+  std::shared_ptr<std::byte> copy;
+  if (reinterpret_cast<std::uintptr_t>(blocks.data()) % memory_alignment_ != 0) {
+    Result<std::shared_ptr<std::byte>> taken = bounce_buffers_->take(begin);
+    if (!taken) return std::move(taken).error();
+    copy = *std::move(taken);
+    std::memcpy(copy.get(), blocks.data(), whole);
+    blocks = {copy.get(), whole};
   }
-  if (outcome.error_number != 0)
-    return write_failed(outcome.error_number, whole - outcome.written, begin + outcome.written);
-  return write_buffered(begin + outcome.written, bytes.subspan(head + outcome.written));
+  std::size_t done = 0;
+  if (Status status = write_direct(begin, blocks, done); !status) return status;
+  copy = nullptr;
+  return write_buffered(begin + done, bytes.subspan(head + done));
 }
 
 // Cuts a range of the file at multiples of kDirectChunk, and calls write(offset, size) for each chunk. All calls share
@@ -209,41 +210,35 @@ Status FileWriter::copy_in_chunks(std::uint64_t offset, const Source& source, st
   });
 }
 
-bool FileWriter::system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept {
-  const auto* file = os::RegularFile::of(source);
-  if (file == nullptr) return false;
-  return !local_ || file->file_system() != os::FileSystem::local || from % kUsualBlock == offset % kUsualBlock;
-}
-
-// Lets the system copy as much as it can. Changes offset, from and size to the rest.
-Status FileWriter::copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from,
-                                  std::uint64_t& size) {
-  const auto& file = *os::RegularFile::of(source);
+// Lets the system copy as much as it can.
+Status FileWriter::copy_through_cache(std::uint64_t offset, const Source& source, std::uint64_t from,
+                                      std::uint64_t size) {
+  const auto* const file = os::RegularFile::of(source);
+  bool by_system = file != nullptr && (!local_ || file->file_system() != os::FileSystem::local ||
+                                       from % kUsualBlock == offset % kUsualBlock);
+  std::shared_ptr<std::byte> buffer;
   while (size != 0) {
-    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(size, kWritebackBytes));
-    const Result<os::Lease> lease = file.lease();
-    if (!lease) return lease.error();
-    const std::ptrdiff_t count = os::copy_range(lease->get(), from, descriptor(), offset, length);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;  // A copy through a buffer works or reports the error.
-    const auto copied = static_cast<std::size_t>(count);
-    offset += copied, from += copied, size -= copied;
-    if (Status status = after_writing(copied); !status) return status;
-  }
-  return {};
-}
-
-Status FileWriter::copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from,
-                                       std::uint64_t size) {
-  const auto capacity = static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece));
-  const Result<std::shared_ptr<std::byte>> memory = os::allocate(capacity);
-  if (!memory) return memory.error();
-  while (size != 0) {
-    const std::span<std::byte> bytes(memory->get(), static_cast<std::size_t>(std::min<std::uint64_t>(size, capacity)));
-    Status status = os::read_exactly(source, from, bytes);
-    if (status) status = write_buffered(offset, bytes);
-    if (!status) return status;
-    offset += bytes.size(), from += bytes.size(), size -= bytes.size();
+    std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(size, by_system ? kWritebackBytes : kPiece));
+    if (by_system) {
+      const Result<os::Lease> lease = file->lease();
+      if (!lease) return lease.error();
+      const std::ptrdiff_t copied = os::copy_range(lease->get(), from, descriptor(), offset, count);
+      if (copied < 0 && errno == EINTR) continue;
+      by_system = copied > 0;
+      if (!by_system) continue;  // A copy through a buffer works or reports the error.
+      count = static_cast<std::size_t>(copied);
+      if (Status status = after_writing(count); !status) return status;
+    } else {
+      if (!buffer) {
+        Result<std::shared_ptr<std::byte>> memory = os::allocate(count);
+        if (!memory) return std::move(memory).error();
+        buffer = *std::move(memory);
+      }
+      const std::span<std::byte> bytes(buffer.get(), count);
+      if (Status status = os::read_exactly(source, from, bytes); !status) return status;
+      if (Status status = write_buffered(offset, bytes); !status) return status;
+    }
+    offset += count, from += count, size -= count;
   }
   return {};
 }
@@ -254,10 +249,7 @@ Status FileWriter::copy_at(std::uint64_t offset, const Source& source, std::uint
     const Source::Memory memory = source.memory(from, size);
     if (memory.bytes.size() == size) return write_at(offset, memory.bytes);
     if (direct() && size >= kMinDirectWrite) return copy_in_chunks(offset, source, from, size);
-    if (system_copies_well(source, from, offset)) {
-      if (Status copied = copy_by_system(offset, source, from, size); !copied) return copied;
-    }
-    return size == 0 ? Status() : copy_through_buffer(offset, source, from, size);
+    return copy_through_cache(offset, source, from, size);
   });
 }
 

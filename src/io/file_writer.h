@@ -108,16 +108,10 @@ class FileWriter {
  private:
   template <class Write>
   Status write_chunks(std::uint64_t offset, std::uint64_t size, const Write& write);
-  struct Outcome {
-    std::size_t written;  // bytes, from the start
-    int error_number;     // 0: the rest must be written through the page cache; else the error of the file
-  };
-  Outcome write_direct(std::uint64_t offset, std::span<const std::byte> blocks) noexcept;
+  Status write_direct(std::uint64_t offset, std::span<const std::byte> blocks, std::size_t& done);
   Status write_buffered(std::uint64_t offset, std::span<const std::byte> bytes);
   Status copy_in_chunks(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
-  Status copy_by_system(std::uint64_t& offset, const Source& source, std::uint64_t& from, std::uint64_t& size);
-  Status copy_through_buffer(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
-  [[nodiscard]] bool system_copies_well(const Source& source, std::uint64_t from, std::uint64_t offset) const noexcept;
+  Status copy_through_cache(std::uint64_t offset, const Source& source, std::uint64_t from, std::uint64_t size);
   Status after_writing(std::size_t written);
   Error write_failed(int error_number, std::size_t size, std::uint64_t offset) const;
 

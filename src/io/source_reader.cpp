@@ -10,12 +10,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <utility>
 
-#include "base/error.h"
+#include "os/descriptor.h"
 #include "os/file_status.h"
 #include "os/memory.h"
+#include "os/open.h"
 #include "os/residency.h"
+#include "os/system.h"
 #include "os/system_error.h"
 
 namespace safetensors::io {
@@ -55,41 +58,25 @@ std::size_t caller_chunk(const Source& source) noexcept {
 
 }  // namespace
 
-// Forwards to a source, and counts the calls and the bytes that they return. So bytes before an error count, too.
-class SourceReader::CountingSource final : public Source {
- public:
-  CountingSource(const Source& source, ReadCounts& counts) noexcept : source_(source), counts_(counts) {}
-  [[nodiscard]] Result<std::uint64_t> size() const noexcept override { return source_.size(); }
-  [[nodiscard]] Result<std::size_t> read_at(std::uint64_t offset, Span<std::byte> destination) const noexcept override {
-    ++counts_.calls;
-    Result<std::size_t> count = source_.read_at(offset, destination);
-    if (count) counts_.buffered += std::min(*count, destination.size());  // a Source may return any number
-    return count;
-  }
-
- private:
-  const Source& source_;
-  ReadCounts& counts_;
-};
-
-// Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
-// the flags and the read-ahead, because both belong to the open file and not to the descriptor.
-Result<os::Descriptor> SourceReader::open_again(os::OpenFlags flags) const noexcept {
-  Result<os::Lease> lease = file_->lease();
-  if (!lease) return std::move(lease).error();  // A copy of the error could throw.
+// Opens the same file again, with O_DIRECT or to fill the cache. A duplicate of the descriptor would share the flags
+// and the read-ahead, because both belong to the open file and not to the descriptor. Returns 0, or an error number,
+// which is EIO for an error without one.
+//
+// If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB
+// instead of 128 MiB and took 0.2 s instead of 0.12 s.
+int SourceReader::open_again(std::shared_ptr<const os::RegularFile>& own) const noexcept {
+  const Result<os::Lease> lease = file_->lease();
+  if (!lease) return lease.error().os_error == 0 ? EIO : lease.error().os_error;
   const os::DescriptorPath path(lease->get());
-  flags = flags | os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal;
+  const os::OpenFlags flags = os::OpenFlags::read | os::OpenFlags::no_wait | os::OpenFlags::no_terminal |
+                              (tries_direct_ ? os::OpenFlags::direct : os::OpenFlags::none);
   os::Descriptor opened(os::retry([&] { return os::open_at(os::kWorkingDirectory, path.text, flags, 0); }));
-  const int error_number = errno;
-  os::FileStatus status;
-  const bool same =
-      os::DescriptorPath::kLeadsToSameFile ||
-      (opened.valid() && os::status_of(opened.get(), status) == 0 && status.identity.same_file(file_->identity()));
-  if (opened.valid() && same) return opened;
-  return base::guarded([&]() -> Result<os::Descriptor> {
-    if (opened.valid()) return base::make_error(Errc::file_changed, "file was replaced after it was opened");
-    return os::system_error(Errc::open_failed, error_number, "cannot open");
-  });
+  if (!opened.valid()) return errno;
+  if (sparse_) os::advise_cache(opened.get(), 0, 0, os::CacheAdvice::random);
+  Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::take(std::move(opened));
+  if (!file || !(*file)->identity().same_file(file_->identity())) return EIO;
+  own = *std::move(file);
+  return 0;
 }
 
 Result<std::span<std::byte>> BounceBuffer::memory(std::size_t size) noexcept {
@@ -115,31 +102,30 @@ SourceReader::SourceReader(const Source& source, const Transfer& transfer) noexc
       descriptors_left_(kMaxDescriptors) {
   if (file_ == nullptr || transfer.size == 0) return;
   if (remote()) {
-    prepare_remote();
-    return;
+    chunk_bytes_ = kRemoteChunk;
+    waits_ = true;
   }
   const Result<os::Lease> lease = file_->lease();
   if (!lease) return;  // The first read reports the same error.
+  if (remote()) {
+    prepare_remote(lease->get());
+    return;
+  }
   waits_ = !is_cached(lease->get(), transfer.begin, transfer.size);
-  if (waits_ && transfer.fills_cache) prepare_fill();
-  if (waits_ && !transfer.fills_cache) prepare_direct(lease->get());
+  if (waits_) prepare_direct(lease->get());
 }
 
 bool SourceReader::is_cached(int descriptor, std::uint64_t offset, std::uint64_t size) const noexcept {
   return !assume_uncached_ && os::cached_share(descriptor, offset, size).value_or(1.0) >= kMinCachedShare;
 }
 
-void SourceReader::fill_cache() noexcept {
-  tries_direct_ = false;
-  refused_ = 0;  // direct reads are not wanted any more
-  if (waits_ && !remote()) prepare_fill();
-}
-
 // Reads of 1 MiB leave the bytes in the cache of the processor, and the system reads ahead behind them. Measured with 8
 // threads and 1 GiB, medians of 12 runs in turn: 0.34 s with a descriptor per thread, 0.39 s with one for all threads
 // (0.81 s with reads of 2 MiB), and 0.32 s past the page cache.
-void SourceReader::prepare_fill() noexcept {
-  if (size_ < kMinFill) return;
+void SourceReader::fill_cache() noexcept {
+  tries_direct_ = false;
+  refused_ = 0;  // direct reads are not wanted any more
+  if (!waits_ || remote() || size_ < kMinFill) return;
   chunk_bytes_ = kFillChunk;
   reads_ahead_ = in_runs_;
 }
@@ -148,13 +134,9 @@ void SourceReader::prepare_fill() noexcept {
 // requests read the same bytes. Windows are requested only if reads fill the page cache: without it (direct_io of FUSE)
 // the same bytes would be sent twice. Opening has read the start of the file. If the cache lacks the start now, this
 // file system does not use the cache.
-void SourceReader::prepare_remote() noexcept {
-  chunk_bytes_ = kRemoteChunk;
-  waits_ = true;
-  const Result<os::Lease> lease = file_->lease();
-  if (!lease) return;  // The first read reports the same error.
-  os::advise_cache(lease->get(), 0, 0, os::CacheAdvice::sequential);
-  requests_windows_ = os::cached_share(lease->get(), 0, 1).value_or(1.0) > 0;
+void SourceReader::prepare_remote(int descriptor) noexcept {
+  os::advise_cache(descriptor, 0, 0, os::CacheAdvice::sequential);
+  requests_windows_ = os::cached_share(descriptor, 0, 1).value_or(1.0) > 0;
 }
 
 // Asks the system for all windows of a range before they are read, so that their requests overlap.
@@ -193,44 +175,23 @@ void SourceReader::prepare_direct(int descriptor) noexcept {
   offset_alignment_ = std::max<std::size_t>(alignment.offset, kMinAlignment);
 }
 
-int SourceReader::direct_descriptor(ReaderThread& thread) const noexcept {
-  if (thread.direct_reader == this) return thread.direct.get();
-  Result<os::Descriptor> opened = open_again(os::OpenFlags::direct);
-  // An error without an errno, such as a changed file, is not about O_DIRECT. The read through the page cache reports
-  // it.
-  if (!opened) return refused_ = opened.error().os_error == 0 ? EIO : opened.error().os_error, -1;
-  thread.direct_reader = this;
-  thread.direct = *std::move(opened);
-  return thread.direct.get();
-}
-
-Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                          ReaderThread& thread) const noexcept {
-  if (wants_direct(offset, destination.size())) {
-    if (const int direct = direct_descriptor(thread); direct >= 0)
-      return read_direct(direct, offset, destination, counts, thread);
-  }
-  return read_buffered(offset, destination, counts, thread);
-}
-
-// If most bytes are in gaps, the system must not read ahead: for an eighth of the rows of 1 GiB, it read 300 MiB
-// instead of 128 MiB and took 0.2 s instead of 0.12 s. Returns null if the file cannot be opened again. Then the thread
-// uses the descriptor of all threads.
-std::shared_ptr<const os::RegularFile> SourceReader::reopen() const noexcept {
-  Result<os::Descriptor> opened = open_again(os::OpenFlags::none);
-  if (!opened) return nullptr;
-  if (sparse_) os::advise_cache(opened->get(), 0, 0, os::CacheAdvice::random);
-  Result<std::shared_ptr<const os::RegularFile>> file = os::RegularFile::take(*std::move(opened));
-  return file ? *std::move(file) : nullptr;
-}
-
-const Source& SourceReader::source_of(ReaderThread& thread) const noexcept {
-  if (!reads_ahead_) return source_;
+// Opens the file for this thread if its last reads were of another one. Returns false if it cannot be opened again.
+// Then the thread reads through the page cache, with the descriptor of all threads. The first such read reports an
+// error that is not about O_DIRECT, such as a changed file.
+bool SourceReader::has_own_file(ReaderThread& thread) const noexcept {
   if (thread.reader != this) {
-    thread.own = descriptors_left_.fetch_sub(1) > 0 ? reopen() : nullptr;
     thread.reader = this;
+    thread.own = nullptr;
+    if (!tries_direct_ && descriptors_left_.fetch_sub(1) <= 0) return false;
+    const int error_number = open_again(thread.own);
+    if (error_number != 0 && tries_direct_) refused_ = error_number;
   }
-  return thread.own ? static_cast<const Source&>(*thread.own) : source_;
+  return thread.own != nullptr;
+}
+
+Status SourceReader::read(std::uint64_t offset, std::span<std::byte> destination, ReaderThread& thread) const noexcept {
+  const bool direct = wants_direct(offset, destination.size()) && has_own_file(thread);
+  return direct ? read_direct(offset, destination, thread) : read_buffered(offset, destination, thread);
 }
 
 // Decides per read, because other processes and earlier reads fill the page cache while the transfer runs.
@@ -240,56 +201,60 @@ bool SourceReader::wants_direct(std::uint64_t offset, std::size_t size) const no
   return lease && !is_cached(lease->get(), offset, size);
 }
 
-Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+Status SourceReader::read_buffered(std::uint64_t offset, std::span<std::byte> destination,
                                    ReaderThread& thread) const noexcept {
   if (requests_windows_) request_windows(offset, destination.size());
-  return os::read_exactly(CountingSource(source_of(thread), counts), offset, destination);
+  const Source& source = reads_ahead_ && has_own_file(thread) ? *thread.own : source_;
+  const auto counted = [&](std::size_t bytes) {
+    ++thread.counts.calls;
+    thread.counts.buffered += bytes;
+  };
+  return os::read_exactly(source, offset, destination, nullptr, std::ref(counted));
 }
 
 // Reads whole blocks straight into the destination if its alignment allows that. Reads the unaligned head and tail, or
 // everything, through the bounce buffer.
-Status SourceReader::read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+Status SourceReader::read_direct(std::uint64_t offset, std::span<std::byte> destination,
                                  ReaderThread& thread) const noexcept {
   const auto head = static_cast<std::size_t>(round_up(offset, offset_alignment_) - offset);
   if (reinterpret_cast<std::uintptr_t>(destination.data() + head) % memory_alignment_ != 0)
-    return read_bounced(direct, offset, destination, counts, thread);
-  if (Status status = read_bounced(direct, offset, destination.first(head), counts, thread); !status) return status;
+    return read_bounced(offset, destination, thread);
+  if (Status status = read_bounced(offset, destination.first(head), thread); !status) return status;
   offset += head;
   destination = destination.subspan(head);
   while (destination.size() >= offset_alignment_) {
     const auto whole = static_cast<std::size_t>(round_down(destination.size(), offset_alignment_));
-    std::size_t bytes_read = 0;
-    if (Status status = direct_call(direct, offset, destination.first(whole), bytes_read, counts); !status)
-      return status;
-    bytes_read = static_cast<std::size_t>(round_down(bytes_read, offset_alignment_));
+    Result<std::size_t> bytes_read = direct_call(offset, destination.first(whole), thread);
+    if (!bytes_read) return std::move(bytes_read).error();  // A copy of the error could throw.
+    const auto count = static_cast<std::size_t>(round_down(*bytes_read, offset_alignment_));
     // The end of the file, or a refusal. A read through the page cache tells them apart.
-    if (bytes_read == 0) return read_buffered(offset, destination, counts, thread);
-    offset += bytes_read;
-    destination = destination.subspan(bytes_read);
+    if (count == 0) return read_buffered(offset, destination, thread);
+    offset += count;
+    destination = destination.subspan(count);
   }
-  return read_bounced(direct, offset, destination, counts, thread);
+  return read_bounced(offset, destination, thread);
 }
 
 // Reads the blocks around the range into the bounce buffer, and copies the range out of it. A long range needs a buffer
 // in a huge page, but the pieces stay short, so that the copy finds them in the cache of the processor.
-Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination,
-                                  ReadCounts& counts, ReaderThread& thread) const noexcept {
+Status SourceReader::read_bounced(std::uint64_t offset, std::span<std::byte> destination,
+                                  ReaderThread& thread) const noexcept {
   if (destination.empty()) return {};
   constexpr std::size_t kPiece = BounceBuffer::kBytes;
   Result<std::span<std::byte>> memory =
       thread.bounce.memory(destination.size() < kPiece / 2 ? kPiece : BounceBuffer::kHugeBytes);
-  if (!memory) return std::move(memory).error();  // A copy of the error could throw.
+  if (!memory) return std::move(memory).error();
   while (!destination.empty()) {
     const std::uint64_t begin = round_down(offset, offset_alignment_);
     const auto skipped = static_cast<std::size_t>(offset - begin);
     const std::uint64_t wanted = round_up(skipped + destination.size(), offset_alignment_);
     const std::span<std::byte> blocks =
         memory->first(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, kPiece)));
-    std::size_t bytes_read = 0;
-    if (Status status = direct_call(direct, begin, blocks, bytes_read, counts); !status) return status;
+    Result<std::size_t> bytes_read = direct_call(begin, blocks, thread);
+    if (!bytes_read) return std::move(bytes_read).error();
     // The end of the file, or a refusal, as in read_direct().
-    if (bytes_read <= skipped) return read_buffered(offset, destination, counts, thread);
-    const std::size_t count = std::min(bytes_read - skipped, destination.size());
+    if (*bytes_read <= skipped) return read_buffered(offset, destination, thread);
+    const std::size_t count = std::min(*bytes_read - skipped, destination.size());
     std::memcpy(destination.data(), blocks.data() + skipped, count);
     offset += count;
     destination = destination.subspan(count);
@@ -297,26 +262,20 @@ Status SourceReader::read_bounced(int direct, std::uint64_t offset, std::span<st
   return {};
 }
 
-// Makes one direct read. bytes_read: 0 at the end of the file, and if the system refuses direct reads after all.
-Status SourceReader::direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned,
-                                 std::size_t& bytes_read, ReadCounts& counts) const noexcept {
-  bytes_read = 0;
-  if (direct_refused() != 0) return {};
-  const std::ptrdiff_t count = os::retry([&] {
-    ++counts.calls;
-    return os::read_at(direct, aligned.data(), aligned.size(), offset);
-  });
-  if (count >= 0) {
-    bytes_read = static_cast<std::size_t>(count);
-    counts.direct += bytes_read;
-    return {};
+// Makes one direct read. Returns 0 at the end of the file, and if the system refuses direct reads after all.
+Result<std::size_t> SourceReader::direct_call(std::uint64_t offset, std::span<std::byte> blocks,
+                                              ReaderThread& thread) const noexcept {
+  if (direct_refused() != 0) return std::size_t{0};
+  ++thread.counts.calls;
+  Result<std::size_t> count = thread.own->read_at(offset, blocks);
+  if (count) {
+    thread.counts.direct += *count;
+  } else if (const int error_number = count.error().os_error;
+             error_number == EINVAL || os::is_unsupported(error_number)) {
+    refused_ = error_number;
+    return std::size_t{0};
   }
-  const int error_number = errno;
-  if (error_number == EINVAL || os::is_unsupported(error_number)) {
-    refused_.store(error_number, std::memory_order_relaxed);
-    return {};
-  }
-  return base::guarded([&]() -> Status { return os::read_error(error_number, aligned.size(), offset); });
+  return count;
 }
 
 }  // namespace safetensors::io

@@ -11,7 +11,6 @@
 #include <span>
 
 #include "os/regular_file.h"
-#include "os/system.h"
 
 namespace safetensors::io {
 
@@ -19,10 +18,11 @@ namespace safetensors::io {
 struct ReadCounts {
   std::uint64_t buffered = 0;  // bytes read through the page cache, or from a caller's Source
   std::uint64_t direct = 0;    // bytes read with O_DIRECT, whole blocks
-  std::uint64_t calls = 0;     // system calls that read, or calls of the Source
+  std::uint64_t mapped = 0;    // bytes copied from memory instead; a SourceReader counts none
+  std::uint64_t calls = 0;     // calls of read_at() of a file or a Source
 
   ReadCounts& operator+=(const ReadCounts& other) noexcept {
-    buffered += other.buffered, direct += other.direct, calls += other.calls;
+    buffered += other.buffered, direct += other.direct, mapped += other.mapped, calls += other.calls;
     return *this;
   }
 };
@@ -47,22 +47,21 @@ class SourceReader;
 // The state that one thread keeps between its reads.
 struct ReaderThread {
   BounceBuffer bounce;
-  const SourceReader* reader = nullptr;         // `own` is its file
-  std::shared_ptr<const os::RegularFile> own;   // the file, opened for this thread alone; null: use that of all threads
-  const SourceReader* direct_reader = nullptr;  // `direct` is its file
-  os::Descriptor direct;                        // opened with O_DIRECT
+  ReadCounts counts;
+  const SourceReader* reader = nullptr;        // `own` is its file
+  std::shared_ptr<const os::RegularFile> own;  // the file, opened for this thread alone; null: it could not be opened
 };
 
-// The range of a source that will be read, and the method.
+// The range of a source that will be read.
 struct Transfer {
-  std::uint64_t begin = 0;   // offset of the range
-  std::uint64_t size = 0;    // bytes of the range
-  bool in_runs = false;      // each thread reads long runs of consecutive ranges
-  bool sparse = false;       // most bytes of the range are in gaps that nobody reads
-  bool fills_cache = false;  // all bytes come through the page cache; else large reads of bytes that it lacks bypass it
+  std::uint64_t begin = 0;       // offset of the range
+  std::uint64_t size = 0;        // bytes of the range
+  bool in_runs = false;          // each thread reads long runs of consecutive ranges
+  bool sparse = false;           // most bytes of the range are in gaps that nobody reads
   bool assume_uncached = false;  // the page cache counts as empty
 };
 
+// Large reads of bytes that the page cache lacks bypass it, unless fill_cache() was called.
 class SourceReader {
  public:
   // The source must outlive the reader.
@@ -70,13 +69,12 @@ class SourceReader {
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
 
-  // Fills destination with bytes from offset on. Thread-safe. Each thread needs counts and a ReaderThread of its own.
-  // Errors: those of the source, file_truncated, out_of_memory.
-  [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
+  // Fills destination with bytes from offset on. Thread-safe. Each thread needs a ReaderThread of its own. Errors:
+  // those of the source, file_truncated, out_of_memory.
+  [[nodiscard]] Status read(std::uint64_t offset, std::span<std::byte> destination,
                             ReaderThread& thread) const noexcept;
 
-  // From now on, all bytes come through the page cache and stay there, as for Transfer::fills_cache. Call it before the
-  // first read.
+  // From now on, all bytes come through the page cache and stay there. Call it before the first read.
   void fill_cache() noexcept;
 
   // The best number of bytes per read.
@@ -100,29 +98,18 @@ class SourceReader {
   [[nodiscard]] int direct_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
-  class CountingSource;
-  void prepare_remote() noexcept;
-  void prepare_fill() noexcept;
-  [[nodiscard]] const Source& source_of(ReaderThread& thread) const noexcept;
-  [[nodiscard]] std::shared_ptr<const os::RegularFile> reopen() const noexcept;
-  void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
+  void prepare_remote(int descriptor) noexcept;
   void prepare_direct(int descriptor) noexcept;
-  // Opens the same file again, with O_DIRECT or for the reads of one thread. A duplicate of the descriptor would share
-  // the flags and the read-ahead, because both belong to the open file and not to the descriptor.
-  [[nodiscard]] Result<os::Descriptor> open_again(os::OpenFlags flags) const noexcept;
-  // Returns the descriptor with O_DIRECT of the thread. It opens the file if the thread read another one before. -1:
-  // the system refuses.
-  [[nodiscard]] int direct_descriptor(ReaderThread& thread) const noexcept;
+  void request_windows(std::uint64_t offset, std::size_t size) const noexcept;
+  [[nodiscard]] bool has_own_file(ReaderThread& thread) const noexcept;
+  int open_again(std::shared_ptr<const os::RegularFile>& own) const noexcept;
   [[nodiscard]] bool is_cached(int descriptor, std::uint64_t offset, std::uint64_t size) const noexcept;
   [[nodiscard]] bool wants_direct(std::uint64_t offset, std::size_t size) const noexcept;
-  Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                       ReaderThread& thread) const noexcept;
-  Status read_direct(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                     ReaderThread& thread) const noexcept;
-  Status read_bounced(int direct, std::uint64_t offset, std::span<std::byte> destination, ReadCounts& counts,
-                      ReaderThread& thread) const noexcept;
-  Status direct_call(int direct, std::uint64_t offset, std::span<std::byte> aligned, std::size_t& bytes_read,
-                     ReadCounts& counts) const noexcept;
+  Status read_buffered(std::uint64_t offset, std::span<std::byte> destination, ReaderThread& thread) const noexcept;
+  Status read_direct(std::uint64_t offset, std::span<std::byte> destination, ReaderThread& thread) const noexcept;
+  Status read_bounced(std::uint64_t offset, std::span<std::byte> destination, ReaderThread& thread) const noexcept;
+  Result<std::size_t> direct_call(std::uint64_t offset, std::span<std::byte> blocks,
+                                  ReaderThread& thread) const noexcept;
 
   const Source& source_;
   const os::RegularFile* const file_;  // the source, or null if it is not a file
@@ -133,8 +120,8 @@ class SourceReader {
   bool requests_windows_ = false;  // on a network: reads ask for the ranges around and ahead
   const bool in_runs_;
   const bool sparse_;
-  bool reads_ahead_ = false;                   // each thread reads through a descriptor of its own
-  mutable std::atomic<int> descriptors_left_;  // number of further threads that may open the file
+  bool reads_ahead_ = false;                   // each thread reads through a file of its own
+  mutable std::atomic<int> descriptors_left_;  // number of further threads that may open the file to fill the cache
   bool tries_direct_ = false;                  // some reads should bypass the page cache
   std::size_t memory_alignment_ = 4096;        // bytes
   std::size_t offset_alignment_ = 4096;        // bytes

@@ -54,53 +54,45 @@ bool still_nameless(std::string_view path, const os::FileStatus& seen) {
          again.identity.same_file(seen.identity);
 }
 
-// Follows the links of the last component. A dangling link leads to the file that the caller will create.
-// into_kernel: set to true if the path, a link or its end is in a file system of the kernel. It is also set on errors.
-Result<Target> follow(std::string_view path, bool* into_kernel = nullptr) {
-  Target target;
+// Opens the directory and follows the links of the last component. A dangling link leads to the file that the caller
+// will create. into_kernel: set to true if the path, a link or its end is in a file system of the kernel. It is also
+// set on errors.
+Status follow(Target& target, std::string_view path, bool& into_kernel) {
   std::string rest = os::generic_path(path);
   for (int links = 0; links <= kMaxLinks; ++links) {
-    if (Status status = open_directory(target, rest, path); !status) return std::move(status).error();
-    if (into_kernel != nullptr && os::file_system_of(target.directory.get()) == os::FileSystem::kernel)
-      *into_kernel = true;
+    if (Status status = open_directory(target, rest, path); !status) return status;
+    into_kernel = into_kernel || os::file_system_of(target.directory.get()) == os::FileSystem::kernel;
     if (os::read_link_at(target.directory.get(), target.name.c_str(), rest) == 0) continue;
-    if (errno == EINVAL || errno == ENOENT) return target;  // not a symlink, or no file
+    if (errno == EINVAL || errno == ENOENT) return {};  // not a symlink, or no file
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
   return os::system_error(Errc::open_failed, ELOOP, "cannot open", path);
 }
 
-// Takes the name as it is, even if it is a symlink. Follows only the links in the path of the directory.
-Result<Target> resolve_name(std::string_view path, Links links) {
-  Target target;
-  target.links = links;
-  if (Status status = open_directory(target, os::generic_path(path), path); !status) return std::move(status).error();
-  os::FileStatus found;
-  const int directory_fd = target.directory.get();
-  if (os::status_at(directory_fd, target.name.c_str(), os::Symlinks::keep, found) != 0) {
-    if (errno == ENOENT) return target;
-    return os::system_error(Errc::open_failed, errno, "cannot open", path);
-  }
-  if (links == Links::refuse) return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
-  if (!found.is_symlink()) {
-    if (!found.is_regular()) return irregular_error(found.kind, path);
-    target.old = found;
-    return target;
-  }
-  // Users who name /dev/stdout and similar paths, or a link to them, mean the open file and never the link.
+// found: the status of the target's name, without following a link.
+Status check(const Target& target, const os::FileStatus& found, std::string_view path) {
+  if (target.links == Links::refuse) return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
+  if (found.is_regular() || (target.links == Links::replace && found.is_symlink())) return {};
+  return irregular_error(found.kind, path);
+}
+
+// Looks at the file behind a link that is replaced. Users who name /dev/stdout and similar paths, or a link to them,
+// mean the open file and never the link.
+Status look_behind_link(Target& target, std::string_view path) {
   bool into_kernel = false;
-  (void)follow(path, &into_kernel);
+  Target end;
+  (void)follow(end, path, into_kernel);
   if (into_kernel)
     return base::make_error(Errc::not_regular_file,
                             "cannot replace a symlink into /proc, /sys or their like, only a regular file", path);
   // A dangling link, and a link to a file that this process may not examine, are replaced like any other link.
   os::FileStatus behind;
-  if (os::status_at(directory_fd, target.name.c_str(), os::Symlinks::follow, behind) != 0) return target;
+  if (os::status_at(target.directory.get(), target.name.c_str(), os::Symlinks::follow, behind) != 0) return {};
   if (behind.is_regular())
     target.old = behind;
   else if (!behind.is_directory())
     return irregular_error(behind.kind, path);
-  return target;
+  return {};
 }
 
 }  // namespace
@@ -109,20 +101,24 @@ Result<Target> resolve_target(std::string_view path, Links links) {
   if (path.find('\0') != std::string_view::npos)
     return base::make_error(Errc::invalid_argument, "path contains a zero byte", path);
   if (path.empty()) return os::system_error(Errc::open_failed, ENOENT, "cannot open", path);
-  if (links != Links::follow) return resolve_name(path, links);
+  const bool follows = links == Links::follow;
   // stat() comes first, because the system refuses links that it would not follow (protected_symlinks).
   os::FileStatus seen;
-  const bool exists = os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, seen) == 0;
-  if (!exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);
+  const bool exists = follows && os::status_of_path(std::string(path).c_str(), os::Symlinks::follow, seen) == 0;
+  if (follows && !exists && errno != ENOENT) return os::system_error(Errc::open_failed, errno, "cannot open", path);
   if (exists && !seen.is_regular()) return irregular_error(seen.kind, path);
 
   bool into_kernel = false;
-  Result<Target> target = follow(path, &into_kernel);
-  if (!target) return target;
+  Target target;
+  target.links = links;
+  Status status = follows ? follow(target, path, into_kernel) : open_directory(target, os::generic_path(path), path);
+  if (!status) return std::move(status).error();
   os::FileStatus found;
-  if (os::status_at(target->directory.get(), target->name.c_str(), os::Symlinks::keep, found) == 0) {
-    if (!found.is_regular()) return irregular_error(found.kind, path);
-    target->old = found;
+  if (os::status_at(target.directory.get(), target.name.c_str(), os::Symlinks::keep, found) == 0) {
+    status = check(target, found, path);
+    if (status && found.is_symlink()) status = look_behind_link(target, path);
+    if (!status) return std::move(status).error();
+    if (found.is_regular()) target.old = found;
   } else if (errno != ENOENT) {
     return os::system_error(Errc::open_failed, errno, "cannot open", path);
   }
@@ -136,10 +132,7 @@ Result<Target> resolve_target(std::string_view path, Links links) {
 Status check_replaceable(const Target& target, std::string_view path) {
   os::FileStatus found;
   if (os::status_at(target.directory.get(), target.name.c_str(), os::Symlinks::keep, found) != 0) return {};
-  if (target.links == Links::refuse) return os::system_error(Errc::replace_failed, EEXIST, "cannot create", path);
-  if (target.links == Links::replace && found.is_symlink()) return {};
-  if (!found.is_regular()) return irregular_error(found.kind, path);
-  return {};
+  return check(target, found, path);
 }
 
 }  // namespace safetensors::io

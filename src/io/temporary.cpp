@@ -43,23 +43,21 @@ bool all_digits(std::string_view text) noexcept {
   return std::all_of(text.begin(), text.end(), [](char c) { return kDigits.find(c) != std::string_view::npos; });
 }
 
-// The files in the folder of a writer.
-struct Contents {
-  bool only_files = true;
-  std::int64_t changed = 0;  // seconds since 1970: time of the last change of any file
-};
+std::int64_t last_change(const os::FileStatus& file) noexcept {
+  return std::max(file.modified_seconds, file.identity.changed_seconds);
+}
 
-// Skips what it cannot examine.
-Contents contents_of(int folder) {
-  Contents contents;
+// Returns whether the folder of a writer has only files. changed: set to the time of the last change of any file, if
+// that is later. Skips what it cannot examine.
+bool has_only_files(int folder, std::int64_t& changed) {
   const Result<std::vector<std::string>> names = os::list_open_directory(folder, "");
   for (const std::string& name : names ? *names : std::vector<std::string>()) {
     os::FileStatus file;
     if (os::status_at(folder, name.c_str(), os::Symlinks::keep, file) != 0) continue;
-    contents.only_files = contents.only_files && !file.is_directory();
-    contents.changed = std::max({contents.changed, file.modified_seconds, file.identity.changed_seconds});
+    if (file.is_directory()) return false;
+    changed = std::max(changed, last_change(file));
   }
-  return contents;
+  return true;
 }
 
 // The lock decides. Without locks the age decides, because a living writer changes its file from time to time.
@@ -92,9 +90,9 @@ bool clean(int directory, const std::string& name, const CleanOptions& options) 
     file = os::Descriptor(os::open_at(directory, name.c_str(), os::OpenFlags::write | os::kDistrust, 0));
   if (!file.valid() || os::status_of(file.get(), opened) != 0 || !opened.identity.same_file(seen.identity))
     return false;
-  const Contents contents = opened.is_directory() ? contents_of(file.get()) : Contents();
-  const std::int64_t changed = std::max({opened.modified_seconds, opened.identity.changed_seconds, contents.changed});
-  if (!contents.only_files || !is_stale(file.get(), changed, options.min_age)) return false;
+  std::int64_t changed = last_change(opened);
+  if (opened.is_directory() && !has_only_files(file.get(), changed)) return false;
+  if (!is_stale(file.get(), changed, options.min_age)) return false;
   return options.dry_run || remove_stale(directory, name, file.get(), opened.identity);
 }
 

@@ -193,12 +193,13 @@ Result<Mapping> RegularFile::map(std::uint64_t offset, std::uint64_t size, MapMo
 }
 
 Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
-                    base::Cancellation* cancellation) noexcept {
+                    base::Cancellation* cancellation, const std::function<void(std::size_t bytes)>& counted) noexcept {
   std::size_t done = 0;
   while (done < destination.size()) {
     if (cancellation != nullptr && cancellation->requested()) return base::opening_cancelled();
     const std::span<std::byte> rest = destination.subspan(done);
     Result<std::size_t> count = source.read_at(offset + done, rest);
+    if (counted) counted(count ? std::min(*count, rest.size()) : 0);
     if (!count) return std::move(count).error();
     if (*count == 0)
       return base::guarded([&]() -> Status { return shorter_error(destination.size(), offset, offset + done); });

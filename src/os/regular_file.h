@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,7 +81,10 @@ class RegularFile final : public Source {
 
 // Fills destination with bytes from `offset` on. The source must return no more bytes than asked for. Errors: those of
 // the source; file_truncated if the source ends earlier; cancelled. It checks for cancellation before each read.
+// counted: called after each read with the number of its bytes. Pass std::ref() of a function, so that nothing is
+// allocated.
 [[nodiscard]] Status read_exactly(const Source& source, std::uint64_t offset, std::span<std::byte> destination,
-                                  base::Cancellation* cancellation = nullptr) noexcept;
+                                  base::Cancellation* cancellation = nullptr,
+                                  const std::function<void(std::size_t bytes)>& counted = nullptr) noexcept;
 
 }  // namespace safetensors::os

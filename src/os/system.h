@@ -52,12 +52,10 @@ int lock(int descriptor) noexcept;
 // Releases it, also if a forked child has the same open file.
 int unlock(int descriptor) noexcept;
 
-// A path to an open file: on Linux "/proc/self/fd/N", also if the file has no name. The caller needs no heap, so
-// functions that must not throw can use it.
+// A path to an open file: on Linux "/proc/self/fd/N", also if the file has no name. Elsewhere it is the name of the
+// file, which may lead to another file by now. The caller needs no heap, so functions that must not throw can use it.
 struct DescriptorPath {
   explicit DescriptorPath(int descriptor) noexcept;
-  // false: the path is the name of the file, so it may lead to another file by now.
-  static const bool kLeadsToSameFile;
   char text[4096];
 };
 

@@ -28,11 +28,11 @@ std::size_t aligned_down(std::size_t size) noexcept {
   return size / os::MemoryRequest::kAlignment * os::MemoryRequest::kAlignment;
 }
 
-// Returns whether any item needs a staging buffer. Looks only at items on devices, or only at items on the host.
-bool stages(std::span<const Item> items, bool on_device) noexcept {
-  return std::ranges::any_of(items, [on_device](const Item& item) {
-    return item.on_device() == on_device && (!item.plain() || item.stored < kSmallItem);
-  });
+// The limit that tests choose, which is at least kMinChunk.
+std::size_t max_chunk_given() noexcept {
+  if (tuning.chunk_bytes == 0) return kMaxChunk;
+  return std::clamp(aligned_down(static_cast<std::size_t>(std::min<std::uint64_t>(tuning.chunk_bytes, kMaxChunk))),
+                    kMinChunk, kMaxChunk);
 }
 
 // If the system reads ahead, it keeps the device busy, and threads mostly copy. With 2 processors, 8 processes that
@@ -49,77 +49,62 @@ unsigned threads_for(const io::SourceReader& reader, unsigned processors) noexce
 Budget::Budget(const ReadOptions& options, bool streamed, std::span<const Item> items,
                std::span<const std::unique_ptr<io::SourceReader>> readers)
     : memory_limit_(options.memory_limit == 0 && streamed ? kDefaultStreamBudget : options.memory_limit),
-      chunk_given_(tuning.chunk_bytes != 0),
-      device_stream_(options.device_stream),
-      host_staging_(stages(items, false)),
-      device_staging_(stages(items, true)),
       results_wait_(streamed && std::ranges::any_of(items, [](const Item& item) { return item.host_bytes() != 0; })) {
   const unsigned processors = os::usable_processors();
   unsigned fastest = readers.empty() ? processors : 1;
+  bool waits = false, remote = false;
   for (const std::unique_ptr<io::SourceReader>& reader : readers) {
     max_chunk_ = std::max(max_chunk_, reader->chunk_bytes());
     fastest = std::max(fastest, threads_for(*reader, processors));
+    waits = waits || reader->waits();
+    remote = remote || reader->remote();
+    if (reader->reads_ahead()) run_bytes_ = kMaxRun;
   }
   threads_ = std::max(options.threads == 0 ? fastest : options.threads, 1U);
-  if (chunk_given_) max_chunk_ = static_cast<std::size_t>(std::min<std::uint64_t>(tuning.chunk_bytes, kMaxChunk));
-  max_chunk_ = std::max(aligned_down(max_chunk_), kMinChunk);
-  limit_to_work(items, readers);
-  if (memory_limit_ != 0) limit_to_budget();
-  leave_for_results(0);
-}
+  max_device_chunk_ = max_chunk_given();
+  max_chunk_ = std::max(aligned_down(std::min(max_chunk_, max_device_chunk_)), kMinChunk);
 
-// Allows about one thread per job. If the files are on a network, lowers the chunk size so that all threads have work,
-// because each thread waits for the server most of the time. If reads wait for a storage device or a network, counts at
-// least one job per item.
-void Budget::limit_to_work(std::span<const Item> items, std::span<const std::unique_ptr<io::SourceReader>> readers) {
+  // Allow about one thread per job. If the files are on a network, lower the chunk size so that all threads have work,
+  // because each thread waits for the server most of the time. If reads wait for a storage device or a network, count
+  // at least one job per item.
   std::uint64_t bytes = 0;
   for (const Item& item : items) bytes += item.stored;
-  if (!chunk_given_ && std::ranges::any_of(readers, [](const auto& reader) { return reader->remote(); })) {
-    const std::uint64_t share = std::clamp<std::uint64_t>(bytes / threads_, kMinNetworkChunk, max_chunk_);
-    max_chunk_ = aligned_down(static_cast<std::size_t>(share));
+  if (remote) {
+    const std::uint64_t share = std::max<std::uint64_t>(bytes / threads_, kMinNetworkChunk);
+    max_chunk_ =
+        std::min(max_chunk_, aligned_down(static_cast<std::size_t>(std::min<std::uint64_t>(share, kMaxChunk))));
   }
-  std::uint64_t jobs = bytes / max_chunk_ + 1;
-  if (std::ranges::any_of(readers, [](const auto& reader) { return reader->waits(); }))
-    jobs = std::max<std::uint64_t>(jobs, items.size());
+  const std::uint64_t jobs = std::max<std::uint64_t>(bytes / max_chunk_ + 1, waits ? items.size() : 0);
   threads_ = static_cast<unsigned>(std::min<std::uint64_t>(threads_, jobs));
-  if (std::ranges::any_of(readers, [](const auto& reader) { return reader->reads_ahead(); })) run_bytes_ = kMaxRun;
-}
+  if (memory_limit_ == 0) return;
 
-// Limits threads x chunk to half of the budget, even if that leaves only one thread.
-void Budget::limit_to_budget() noexcept {
+  // Limit threads x chunk to half of the budget, even if that leaves only one thread.
   const std::uint64_t reading = std::max<std::uint64_t>(memory_limit_ / 2, kMinChunk);
   if (reading < max_chunk_) max_chunk_ = static_cast<std::size_t>(reading / kMinChunk * kMinChunk);
   threads_ = static_cast<unsigned>(std::clamp<std::uint64_t>(reading / max_chunk_, 1, threads_));
 }
 
-void Budget::leave_for_results(std::uint64_t pinned_bytes) noexcept {
-  std::size_t staging = host_staging_ ? max_chunk_ : 0;
-  if (device_staging_ && pinned_bytes != 0) staging = std::max(staging, max_device_chunk_);
-  const std::uint64_t used = std::uint64_t{threads_} * staging + pinned_bytes;
-  result_bytes_ = memory_limit_ - std::min(used, memory_limit_);
-}
-
 std::size_t Budget::chunk_bytes(const Slot& slot) const noexcept {
-  const std::size_t chunk = chunk_given_ ? max_chunk_ : std::min(max_chunk_, slot.reader->chunk_bytes());
-  if (slot.ring == nullptr) return chunk;
-  return chunk_given_ ? std::min(chunk, max_device_chunk_) : max_device_chunk_;
+  return slot.ring == nullptr ? std::min(max_chunk_, slot.reader->chunk_bytes()) : max_device_chunk_;
 }
 
-device::RingOptions Budget::ring_options(std::size_t devices) const noexcept {
+device::RingOptions Budget::ring_options(const ReadOptions& options, std::size_t devices) const noexcept {
   const std::size_t slot_bytes = std::clamp(max_chunk_, kMinRingSlotBytes, kMaxRingSlotBytes);
-  device::RingOptions options{.slots = kRingSlots, .slot_bytes = slot_bytes};
+  device::RingOptions ring{.slots = kRingSlots, .slot_bytes = slot_bytes};
   const std::uint64_t per_device = memory_limit_ / (results_wait_ ? 4 : 2) / devices;
   if (memory_limit_ != 0 && per_device < kRingSlots * slot_bytes)
-    options = device::ring_within(static_cast<std::size_t>(per_device));
-  options.after = static_cast<device::Stream>(device_stream_);
-  return options;
+    ring = device::ring_within(static_cast<std::size_t>(per_device));
+  ring.after = static_cast<device::Stream>(options.device_stream);
+  return ring;
 }
 
 void Budget::fit(std::span<const Item> items, std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept {
-  std::size_t growth = 1;  // factor by which a cast enlarges a result
+  std::size_t growth = 1;                    // factor by which a cast enlarges a result on a device
+  bool on_host = false, on_devices = false;  // items that need staging buffers
   for (const Item& item : items) {
     if (item.on_device() && item.casts())
       growth = std::max<std::size_t>(growth, bits(item.dtype) / bits(item.tensor.dtype()));
+    if (!item.plain() || item.stored < kSmallItem) (item.on_device() ? on_devices : on_host) = true;
   }
   std::uint64_t pinned_bytes = 0;
   for (const std::unique_ptr<device::CopyRing>& ring : rings) {
@@ -128,7 +113,10 @@ void Budget::fit(std::span<const Item> items, std::span<const std::unique_ptr<de
     max_device_chunk_ = std::min(max_device_chunk_, aligned_down(stats.slot_bytes / growth));
     threads_ = std::min(threads_, std::max(stats.slots * 3 / 4, 1U));
   }
-  leave_for_results(pinned_bytes);
+  std::size_t staging = on_host ? max_chunk_ : 0;
+  if (on_devices && pinned_bytes != 0) staging = std::max(staging, max_device_chunk_);
+  const std::uint64_t used = std::uint64_t{threads_} * staging + pinned_bytes;
+  result_bytes_ = memory_limit_ - std::min(used, memory_limit_);
 }
 
 }  // namespace safetensors::plan

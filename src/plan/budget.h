@@ -41,27 +41,19 @@ class Budget {
   [[nodiscard]] std::uint64_t result_bytes() const noexcept { return result_bytes_; }
 
   // Options of the ring of pinned memory of each device. devices: number of devices of the plan.
-  [[nodiscard]] device::RingOptions ring_options(std::size_t devices) const noexcept;
-  // Makes the result of every job fit into a slot of a ring. Limits the threads, so that devices can empty some slots
-  // while threads fill others. Takes the pinned memory from result_bytes(). A ring may have less memory than
-  // ring_options() asked for.
+  [[nodiscard]] device::RingOptions ring_options(const ReadOptions& options, std::size_t devices) const noexcept;
+  // Call it once, with the rings of all devices. Makes the result of every job fit into a slot of a ring. Limits the
+  // threads, so that devices can empty some slots while threads fill others. Sets result_bytes(). A ring may have less
+  // memory than ring_options() asked for.
   void fit(std::span<const Item> items, std::span<const std::unique_ptr<device::CopyRing>> rings) noexcept;
 
  private:
-  void limit_to_work(std::span<const Item> items, std::span<const std::unique_ptr<io::SourceReader>> readers);
-  void limit_to_budget() noexcept;
-  void leave_for_results(std::uint64_t pinned_bytes) noexcept;
-
   std::uint64_t memory_limit_;  // 0: no limit
-  bool chunk_given_;            // a test chose the chunk
-  void* device_stream_;
-  bool host_staging_;    // items in memory of the host need staging buffers
-  bool device_staging_;  // items on devices need staging buffers
-  bool results_wait_;    // results in memory of the host wait for Stream::next()
+  bool results_wait_;           // results in memory of the host wait for Stream::next()
   unsigned threads_ = 1;
   std::uint64_t run_bytes_ = 0;
-  std::size_t max_chunk_ = 0;  // for results in memory of the host
-  std::size_t max_device_chunk_ = ~std::size_t{0};
+  std::size_t max_chunk_ = 0;     // for results in memory of the host
+  std::size_t max_device_chunk_;  // for results on devices
   std::uint64_t result_bytes_ = 0;
 };
 

@@ -22,11 +22,10 @@
 
 namespace safetensors::plan {
 
-// The range of a file that a plan reads, and the size of the results made from it.
+// The range of a file that a plan reads.
 struct ExecutionState::FileUse {
   std::uint64_t begin = ~std::uint64_t{0};
   std::uint64_t end = 0;
-  std::uint64_t result_bytes = 0;
   std::uint64_t read_bytes = 0;  // without gaps
   std::uint64_t pieces = 0;      // of read_bytes, without bytes of the file between them
   std::uint64_t last_end = 0;    // offset of the end of the last piece
@@ -61,91 +60,82 @@ struct ExecutionState::FileUse {
   }
 };
 
-ExecutionState::ExecutionState(std::span<const Item> items, const ReadOptions& options, bool streamed)
-    : items_(items),
-      options_(options),
-      streamed_(streamed),
-      order_(items.size()),
-      slots_(new Slot[items.size()]),
+ExecutionState::ExecutionState(std::span<const Item> all, const ReadOptions& given, bool as_stream)
+    : items(all),
+      options(given),
+      streamed(as_stream),
+      slots(new Slot[all.size()]),
+      order(all.size()),
       readers_(make_readers()),
-      budget_(options, streamed, items, readers_) {
-  std::iota(order_.begin(), order_.end(), std::size_t{0});
-  if (!streamed) sort_order();
-  for (const Item& item : items) total_ += item.size;
+      budget_(given, as_stream, all, readers_) {
+  for (const Item& item : items) total += item.size;
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // Files are in the order in which the plan first names them.
+  const auto before = [&](std::size_t a, std::size_t b) {
+    if (slots[a].file != slots[b].file) return slots[a].file < slots[b].file;
+    return items[a].file_offset() < items[b].file_offset();
+  };
+  if (!streamed && !std::ranges::is_sorted(order, before)) std::ranges::stable_sort(order, before);
 }
 
 std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {
   std::map<const detail::FileState*, std::size_t> known;
   std::vector<FileUse> uses;
-  std::vector<std::size_t> file_of(items_.size());
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    const Item& item = items_[i];
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
     const auto [found, is_new] = known.try_emplace(&item.file(), files_.size());
     if (is_new) {
       files_.push_back(&item.file());
       uses.emplace_back();
     }
-    file_of[i] = found->second;
-    slots_[i].mapped = item.file().memory(item.info());
-    if (slots_[i].mapped.bytes.empty()) uses[file_of[i]].add(item);
-    uses[file_of[i]].result_bytes += item.size;
+    slots[i].file = found->second;
+    slots[i].mapped = item.file().memory(item.info());
+    if (slots[i].mapped.bytes.empty()) uses[slots[i].file].add(item);
   }
   std::vector<std::unique_ptr<io::SourceReader>> readers;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const io::Transfer transfer{.begin = uses[i].begin,
                                 .size = uses[i].size(),
-                                .in_runs = !streamed_,
+                                .in_runs = !streamed,
                                 .sparse = uses[i].sparse(),
-                                .fills_cache = options_.cache == Cache::fill,  // `automatic`: choose_cache() decides
                                 .assume_uncached = tuning.assume_uncached};
     readers.push_back(std::make_unique<io::SourceReader>(*files_[i]->source, transfer));
   }
   choose_cache(readers);
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    slots_[i].reader = readers[file_of[i]].get();
-    slots_[i].remaining.store(items_[i].size, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    slots[i].reader = readers[slots[i].file].get();
+    slots[i].remaining.store(items[i].size, std::memory_order_relaxed);
   }
   return readers;
 }
 
-// Fills the page cache if the files and the results together fit into half of the memory. The rest is for the programs
-// that run meanwhile. Whole files count: later plans may read the other tensors, and other ranks other slices.
+// Automatic: fills the page cache if the files and the results together fit into half of the memory. The rest is for
+// the programs that run meanwhile. Whole files count: later plans may read the other tensors, and other ranks other
+// slices.
 void ExecutionState::choose_cache(std::span<const std::unique_ptr<io::SourceReader>> readers) {
-  cache_ = options_.cache;
-  if (cache_ != Cache::automatic) return;
-  cache_ = Cache::keep;
-  std::uint64_t missing = 0;
-  for (std::size_t i = 0; i < readers.size(); ++i) {
-    if (readers[i]->waits() && !readers[i]->remote()) missing += files_[i]->source->size().value_or(0);
+  cache_ = options.cache;
+  if (cache_ == Cache::automatic) {
+    std::uint64_t missing = 0;
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      if (readers[i]->waits() && !readers[i]->remote()) missing += files_[i]->source->size().value_or(0);
+    }
+    std::uint64_t results = 0;
+    for (const Item& item : items) results += item.host_bytes();
+    const std::uint64_t usable = missing == 0 ? 0 : os::memory_size() / 2;
+    cache_ = missing == 0 || missing > usable - std::min(results, usable) ? Cache::keep : Cache::fill;
   }
-  if (missing == 0) return;
-  std::uint64_t results = 0;
-  for (const Item& item : items_) results += item.host_bytes();
-  const std::uint64_t usable = os::memory_size() / 2;
-  if (missing > usable - std::min(results, usable)) return;
-  cache_ = Cache::fill;
+  if (cache_ != Cache::fill) return;
   for (const std::unique_ptr<io::SourceReader>& reader : readers) reader->fill_cache();
-}
-
-// Sorts by file, then by offset. Files are in the order in which the plan first names them.
-void ExecutionState::sort_order() {
-  std::map<const io::SourceReader*, std::size_t> rank;
-  for (const std::unique_ptr<io::SourceReader>& reader : readers_) rank.emplace(reader.get(), rank.size());
-  const auto before = [&](std::size_t a, std::size_t b) {
-    if (slots_[a].reader != slots_[b].reader) return rank[slots_[a].reader] < rank[slots_[b].reader];
-    return items_[a].file_offset() < items_[b].file_offset();
-  };
-  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::stable_sort(order_.begin(), order_.end(), before);
 }
 
 Status ExecutionState::open_devices() {
   std::map<int, device::CopyRing*> ring_of;  // by the ordinal of the device
   const auto needs_ring = [](const Item& item) { return item.on_device() && item.size != 0; };
-  for (const Item& item : items_) {
+  for (const Item& item : items) {
     if (needs_ring(item)) ring_of.emplace(item.device, nullptr);
   }
-  if (ring_of.empty()) return {};
-  if (ring_of.size() > 1 && options_.device_stream != nullptr)
+  if (ring_of.empty()) return budget_.fit(items, rings_), Status();
+  if (ring_of.size() > 1 && options.device_stream != nullptr)
     return base::make_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
                                                         std::to_string(ring_of.size()) + ": make a plan for each");
   const Result<std::shared_ptr<const device::Cuda>> cuda =
@@ -153,31 +143,24 @@ Status ExecutionState::open_devices() {
   if (!cuda) return cuda.error();
   for (auto& [ordinal, ring] : ring_of) {
     Result<std::unique_ptr<device::CopyRing>> made =
-        device::CopyRing::create(*cuda, ordinal, budget_.ring_options(ring_of.size()));
+        device::CopyRing::create(*cuda, ordinal, budget_.ring_options(options, ring_of.size()));
     if (!made) return std::move(made).error();
     ring = made->get();
     rings_.push_back(*std::move(made));
   }
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (needs_ring(items_[i])) slots_[i].ring = ring_of[items_[i].device];
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (needs_ring(items[i])) slots[i].ring = ring_of[items[i].device];
   }
-  budget_.fit(items_, rings_);
-  return {};
-}
-
-Status ExecutionState::finish_devices() noexcept {
-  for (const std::unique_ptr<device::CopyRing>& ring : rings_) {
-    if (Status status = ring->finish(); !status) return status;
-  }
+  budget_.fit(items, rings_);
   return {};
 }
 
 // Direct I/O writes to memory whose address and file offset are equal modulo the block. A large item is placed in this
 // way if its address can then still be a multiple of 64.
 std::uint32_t ExecutionState::phase(std::size_t index) const noexcept {
-  const Item& item = items_[index];
+  const Item& item = items[index];
   const std::uint64_t offset = item.file_offset();
-  if (!item.may_be_direct() || slots_[index].reader->direct_alignment() <= os::MemoryRequest::kAlignment ||
+  if (!item.may_be_direct() || slots[index].reader->direct_alignment() <= os::MemoryRequest::kAlignment ||
       offset % os::MemoryRequest::kAlignment != 0)
     return os::MemoryRequest::kAnyPhase;
   return static_cast<std::uint32_t>(offset % os::MemoryRequest::kPhase);
@@ -187,21 +170,21 @@ Status ExecutionState::place(std::span<const std::size_t> indices) {
   std::vector<os::MemoryRequest> requests;
   requests.reserve(indices.size());
   for (const std::size_t index : indices) {
-    if (!items_[index].owned()) continue;
-    requests.push_back({.size = items_[index].size, .phase = phase(index)});
+    if (!items[index].owned()) continue;
+    requests.push_back({.size = items[index].size, .phase = phase(index)});
   }
   Status status = os::place(requests);
   if (!status) {
     // The error names the tensor if there is only one. For several tensors, the sum of their sizes is the cause.
     if (indices.size() != 1) return status;
-    const Item& item = items_[indices.front()];
+    const Item& item = items[indices.front()];
     return item.file().describe(item.info(), std::move(status).error());
   }
   auto request = requests.begin();
   for (const std::size_t index : indices) {
-    Slot& slot = slots_[index];
-    if (!items_[index].on_device()) slot.memory = items_[index].destination.data();
-    if (!items_[index].owned()) continue;
+    Slot& slot = slots[index];
+    if (!items[index].on_device()) slot.memory = items[index].destination.data();
+    if (!items[index].owned()) continue;
     slot.owner = std::move((request++)->memory);
     slot.memory = slot.owner.get();
   }
@@ -209,8 +192,8 @@ Status ExecutionState::place(std::span<const std::size_t> indices) {
 }
 
 Array ExecutionState::take(std::size_t index) {
-  const Item& item = items_[index];
-  Slot& slot = slots_[index];
+  const Item& item = items[index];
+  Slot& slot = slots[index];
   if (item.on_device()) return Array(item.dtype, item.shape, {}, nullptr, MemoryKind::borrowed);
   const std::span<std::byte> bytes(slot.memory, item.strides.empty() ? static_cast<std::size_t>(item.size) : 0);
   if (item.owned()) return Array(item.dtype, item.shape, bytes, std::move(slot.owner), MemoryKind::owned);
@@ -220,19 +203,18 @@ Array ExecutionState::take(std::size_t index) {
 void ExecutionState::add_completed(std::size_t index, std::uint64_t bytes) noexcept {
   // Update completed_ before remaining: a thread that sees zero remaining may read completed_ next.
   completed_.fetch_add(bytes, std::memory_order_relaxed);
-  slots_[index].remaining.fetch_sub(bytes);
+  slots[index].remaining.fetch_sub(bytes);
 }
 
 Status ExecutionState::tell_progress() const noexcept {
   const std::uint64_t bytes = completed();
-  if (!options_.progress || options_.progress(bytes, total_)) return {};
-  return base::cancelled(bytes, total_);
+  if (!options.progress || options.progress(bytes, total)) return {};
+  return base::cancelled(bytes, total);
 }
 
-void ExecutionState::add(const JobCost& cost) noexcept {
+void ExecutionState::add(const io::ReadCounts& counts) noexcept {
   const std::lock_guard lock(mutex_);
-  cost_.reads += cost.reads;
-  cost_.bytes_mapped += cost.bytes_mapped;
+  counts_ += counts;
 }
 
 ReadReport ExecutionState::report() const {
@@ -244,10 +226,10 @@ ReadReport ExecutionState::report() const {
   }
   {
     const std::lock_guard lock(mutex_);
-    report.bytes_buffered = cost_.reads.buffered;
-    report.bytes_direct = cost_.reads.direct;
-    report.bytes_mapped = cost_.bytes_mapped;
-    report.reads = cost_.reads.calls;
+    report.bytes_buffered = counts_.buffered;
+    report.bytes_direct = counts_.direct;
+    report.bytes_mapped = counts_.mapped;
+    report.reads = counts_.calls;
   }
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();

@@ -2,11 +2,12 @@
 #include "plan/item.h"
 
 #include <algorithm>
-#include <compare>
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -97,25 +98,6 @@ Status set_slice(Item& item, const Slice& slice) {
   return {};
 }
 
-struct Occupied {
-  int device = -1;  // -1: memory of the host
-  std::uint64_t begin = 0;
-  std::size_t item = 0;
-  std::uint64_t size = 0;
-
-  friend auto operator<=>(const Occupied&, const Occupied&) = default;
-};
-
-std::vector<Occupied> occupied_by(std::span<const Item> items) {
-  std::vector<Occupied> list;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const Item& item = items[i];
-    if (item.owned() || item.size == 0 || !item.strides.empty()) continue;
-    list.push_back({item.device, item.address(), i, item.size});
-  }
-  return list;
-}
-
 }  // namespace
 
 Error refuse(const Item& item, Errc code, std::string message) {
@@ -170,15 +152,20 @@ void scatter(const Item& item, std::uint64_t offset, std::span<const std::byte> 
 // The ranges are sorted by where they begin, so an overlap is always one of two neighbours, and n destinations take
 // O(n log n). Destinations with strides are left out: two columns of one matrix interleave without a common byte.
 Status check_destinations(std::span<const Item> items) {
-  std::vector<Occupied> list = occupied_by(items);
-  std::sort(list.begin(), list.end());
-  const auto overlap = std::adjacent_find(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) {
-    return a.device == b.device && b.begin - a.begin < a.size;
+  std::vector<std::tuple<int, std::uint64_t, const Item*>> ranges;  // device, address
+  for (const Item& item : items) {
+    if (!item.owned() && item.size != 0 && item.strides.empty())
+      ranges.emplace_back(item.device, item.address(), &item);
+  }
+  std::ranges::sort(ranges);
+  const auto overlap = std::ranges::adjacent_find(ranges, [](const auto& a, const auto& b) {
+    const auto& [device, begin, item] = a;
+    return device == std::get<int>(b) && std::get<std::uint64_t>(b) - begin < item->size;
   });
-  if (overlap == list.end()) return {};
-  const auto [first, second] = std::minmax(overlap->item, std::next(overlap)->item);
-  return refuse(items[second], Errc::overlapping_destination,
-                "its destination overlaps that of " + base::tensor_named(items[first].info().name));
+  if (overlap == ranges.end()) return {};
+  const auto [first, second] = std::minmax(std::get<const Item*>(*overlap), std::get<const Item*>(*std::next(overlap)));
+  return refuse(*second, Errc::overlapping_destination,
+                "its destination overlaps that of " + base::tensor_named(first->info().name));
 }
 
 }  // namespace safetensors::plan

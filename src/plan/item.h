@@ -57,6 +57,7 @@ struct Item {
 
 // The state of an item while its plan is executed.
 struct Slot {
+  std::size_t file = 0;  // position of the file in the order in which the plan first names them
   const io::SourceReader* reader = nullptr;
   Source::Memory mapped = {};   // the tensor's bytes, if the Source has them in memory
   std::byte* memory = nullptr;  // memory of the result; null on devices

@@ -41,28 +41,27 @@ std::uint64_t max_pieces(const ResolvedSlice& slice) noexcept {
 
 }  // namespace
 
-Jobs::Next Jobs::next(Job& job, const std::function<bool(std::size_t item)>& admit) {
-  if (position_ == order_.size()) return Next::end;
-  if (!admitted_ && !admit(order_[position_])) return Next::wait;
+bool Jobs::next(Job& job, const std::function<bool(std::size_t item)>& admit) {
+  if (ended() || (!admitted_ && !admit(run_.order[position_]))) return false;
   admitted_ = true;
   const Item& current = item(position_);
-  const std::size_t chunk = chunk_bytes_(order_[position_]);
+  const std::size_t chunk = run_.budget().chunk_bytes(run_.slots[run_.order[position_]]);
   job = current.slice ? pieces(current, chunk) : range(current, chunk);
   job.first = position_;
   done_ += job.size;
-  if (done_ < current.stored) return Next::job;
+  if (done_ < current.stored) return true;
   const bool whole = job.size == current.stored;
   ++position_;
   admitted_ = false;
   done_ = 0;
   if (whole && batches(job.first, chunk)) extend(job, chunk, admit);
-  return Next::job;
+  return true;
 }
 
 Job Jobs::range(const Item& item, std::size_t chunk) {
   const std::uint64_t offset = item.file_offset() + done_;
   const std::uint64_t size = std::min(item.stored - done_, chunk_end(item, offset, chunk) - offset);
-  return {.kind = Job::Kind::range, .offset = offset, .size = size, .item_offset = done_};
+  return {.offset = offset, .size = size, .item_offset = done_};
 }
 
 // Cuts a piece that is larger than a chunk. Puts smaller pieces together into one job.
@@ -73,11 +72,11 @@ Job Jobs::pieces(const Item& item, std::size_t chunk) {
   if (piece > chunk) {
     const std::uint64_t offset = item.info().file_offset + format::piece_offset(*item.slice, index) + inside;
     const std::uint64_t size = std::min(piece - inside, chunk_end(item, offset, chunk) - offset);
-    return {.kind = Job::Kind::range, .offset = offset, .size = size, .item_offset = done_};
+    return {.offset = offset, .size = size, .item_offset = done_};
   }
   const std::uint64_t count =
       std::min({format::piece_count(*item.slice) - index, chunk / piece, max_pieces(*item.slice)});
-  return {.kind = Job::Kind::pieces, .size = count * piece, .item_offset = done_, .pieces = {index, count}};
+  return {.size = count * piece, .item_offset = done_, .pieces = {index, count}};
 }
 
 bool Jobs::batches(std::size_t position, std::size_t chunk) const noexcept {
@@ -91,19 +90,18 @@ void Jobs::extend(Job& batch, std::size_t chunk, const std::function<bool(std::s
   const Source* const source = item(batch.first).file().source.get();
   std::uint64_t end = batch.offset + batch.size;
   std::uint64_t wanted = batch.size;
-  for (; position_ < order_.size() && batches(position_, chunk); ++position_) {
+  for (; !ended() && batches(position_, chunk); ++position_) {
     const Item& candidate = item(position_);
     const std::uint64_t begin = candidate.file_offset();
     if (candidate.file().source.get() != source || begin < end || begin - end > file::kMaxGap) break;
     if (candidate.device != item(batch.first).device) break;
     const std::uint64_t span = begin + candidate.stored - batch.offset;
-    if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(order_[position_])) break;
+    if (span > chunk || span * 4 > (wanted + candidate.stored) * 5 || !admit(run_.order[position_])) break;
     wanted += candidate.stored;
     end = begin + candidate.stored;
     ++batch.count;
   }
   batch.size = end - batch.offset;
-  if (batch.count > 1) batch.kind = Job::Kind::batch;
 }
 
 }  // namespace safetensors::plan

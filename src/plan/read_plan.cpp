@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "os/huge_page_memory.h"
 #include "os/memory.h"
-#include "plan/execution.h"
 #include "plan/execution_state.h"
 #include "plan/item.h"
 
@@ -60,17 +59,16 @@ Result<ReadResult> execute(std::span<const Item> items, const ReadOptions& optio
   if (Status status = check_destinations(items); !status) return std::move(status).error();
   ExecutionState run(items, options, false);
   if (Status status = run.open_devices(); !status) return std::move(status).error();
-  if (Status status = run.place(run.order()); !status) return std::move(status).error();
+  if (Status status = run.place(run.order); !status) return std::move(status).error();
   ReadResult result;
   const auto prepare = [&]() -> Status {
     result.arrays.reserve(items.size());
     for (std::size_t i = 0; i < items.size(); ++i) result.arrays.push_back(run.take(i));
     result.names = name_items(items);
     if (!options.on_reserved || options.on_reserved(result.arrays)) return {};
-    return base::cancelled(run.completed(), run.total());
+    return base::cancelled(run.completed(), run.total);
   };
-  if (Status status = Execution(run, run.budget().run_bytes()).execute(prepare); !status)
-    return std::move(status).error();
+  if (Status status = run.execute(run.budget().run_bytes(), prepare); !status) return std::move(status).error();
   result.report = run.report();
   return result;
 }

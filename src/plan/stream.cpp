@@ -30,31 +30,142 @@ constexpr std::chrono::milliseconds kMaxWait = std::chrono::hours(24 * 365 * 100
 struct Stream::State {
   State(std::shared_ptr<const ReadPlan::State> what, const ReadOptions& options)
       : plan(std::move(what)),
-        run(items(), options, true),
-        jobs(run.items(), run.order(), [this](std::size_t item) { return run.budget().chunk_bytes(run.slot(item)); }),
-        announced(items().size()) {}
-  ~State() { stop(); }
+        run(plan ? std::span<const plan::Item>(plan->items) : std::span<const plan::Item>(), options, true),
+        jobs(run),
+        announced(run.items.size()) {}
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    capacity_changed.notify_all();
+    threads.join();
+  }
 
-  Status start() noexcept;
-  void stop() noexcept;
-  void work() noexcept;
-  void cancel() noexcept;
-  bool wait_for(std::chrono::milliseconds limit) noexcept;
-  Result<std::optional<StreamItem>> next();
+  Status start() {
+    if (Status status = run.open_devices(); !status) return status;
+    const std::lock_guard lock(mutex);  // blocks the threads until `working` is set
+    const unsigned wanted = run.items.empty() ? 0 : run.budget().threads();
+    const int error_number = threads.start(wanted, [this] { work(); });
+    working = threads.size();
+    if (wanted != 0 && working == 0)
+      return os::system_error(Errc::out_of_memory, error_number, "cannot start a thread to read");
+    return {};
+  }
+
+  void cancel() noexcept {
+    const std::lock_guard lock(mutex);
+    ready.clear();
+    fail(base::cancelled(run.completed(), run.total));
+  }
+
+  bool wait_for(std::chrono::milliseconds limit) noexcept {
+    std::unique_lock lock(mutex);
+    return ready_changed.wait_for(lock, std::clamp(limit, std::chrono::milliseconds(0), kMaxWait),
+                                  [&] { return failure || !ready.empty() || working == 0; });
+  }
+
+  Result<std::optional<StreamItem>> next() {
+    while (!wait_for(kBetweenReports)) tell_progress();
+    std::unique_lock lock(mutex);
+    if (ready.empty()) {
+      if (failure) return *failure;
+      return std::optional<StreamItem>();
+    }
+    const std::size_t item = ready.front();
+    ready.pop_front();
+    held_bytes -= run.items[item].host_bytes();
+    capacity_changed.notify_all();
+    lock.unlock();
+    Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> { return StreamItem{item, run.take(item)}; });
+    if (taken && tell_progress()) return std::optional<StreamItem>(*std::move(taken));
+    lock.lock();
+    // The item is off the list and is not handed out. It is lost, so no later call may succeed.
+    ready.clear();
+    if (!taken) fail(std::move(taken).error());
+    return *failure;
+  }
 
   const std::uint64_t process = os::process_id();
   const std::shared_ptr<const ReadPlan::State> plan;  // null for a plan without items
   plan::ExecutionState run;
 
  private:
-  [[nodiscard]] std::span<const plan::Item> items() const noexcept {
-    return plan ? std::span<const plan::Item>(plan->items) : std::span<const plan::Item>();
+  void work() noexcept {
+    {
+      plan::Worker worker(run);
+      std::unique_lock lock(mutex);
+      while (!stopping && !failure) {
+        plan::Job job;
+        if (!jobs.next(job, [this](std::size_t item) { return admit(item); })) {
+          if (jobs.ended()) break;
+          if (!failure) capacity_changed.wait(lock);
+          continue;
+        }
+        lock.unlock();
+        Status status = worker.work(job);
+        lock.lock();
+        if (status) status = base::guarded([&]() -> Status { return announce(job), Status(); });
+        if (!status) fail(std::move(status).error());
+      }
+    }
+    const std::lock_guard lock(mutex);
+    --working;
+    capacity_changed.notify_all();
+    ready_changed.notify_all();
   }
-  bool admit(std::size_t item) noexcept;
-  Status place_next();
-  void announce(const plan::Job& job);
-  void fail(Error error) noexcept;
-  bool tell_progress() noexcept;
+
+  // Called under the mutex. Reserves memory without touching it.
+  bool admit(std::size_t item) noexcept {
+    const std::uint64_t size = run.items[item].host_bytes();
+    const std::uint64_t budget = run.budget().result_bytes();
+    if (held_bytes != 0 && (size > budget || held_bytes > budget - size)) return false;
+    Status status = admitted < placed ? Status() : base::guarded([&] { return place_next(); });
+    if (!status) {
+      fail(std::move(status).error());
+      return false;
+    }
+    ++admitted;
+    held_bytes += size;
+    return true;
+  }
+
+  // Small neighbours share a huge page. From malloc, their memory would stay with the process when they are dropped. If
+  // the budget is small, they share less, because memory that is shared may be held beyond it.
+  Status place_next() {
+    const std::span<const std::size_t> order = std::span<const std::size_t>(run.order).subspan(placed);
+    const std::uint64_t enough = std::min<std::uint64_t>(os::kHugePage, run.budget().result_bytes() / 8);
+    std::uint64_t bytes = run.items[order[0]].host_bytes();
+    std::size_t count = 1;
+    while (bytes < enough && count < order.size() && run.items[order[count]].host_bytes() < enough)
+      bytes += run.items[order[count++]].host_bytes();
+    placed += count;
+    return run.place(order.first(count));
+  }
+
+  // After a failure, next() may have returned the error. Then it must not return an item again.
+  void announce(const plan::Job& job) {
+    if (failure) return;
+    for (std::size_t item = job.first; item < job.first + job.count; ++item) {
+      if (announced[item] || run.slots[item].remaining.load() != 0) continue;
+      ready.push_back(item);
+      announced[item] = true;
+    }
+    ready_changed.notify_all();
+  }
+
+  void fail(Error error) noexcept {
+    if (!failure) failure = std::move(error);
+    capacity_changed.notify_all();
+    ready_changed.notify_all();
+  }
+
+  // Called without the mutex, because the caller's function may call cancel(). Returns false if that function cancels.
+  bool tell_progress() noexcept {
+    if (run.tell_progress()) return true;
+    cancel();
+    return false;
+  }
 
   std::mutex mutex;  // guards the members below
   std::condition_variable ready_changed;
@@ -70,138 +181,6 @@ struct Stream::State {
   std::size_t working = 0;  // threads that have not ended
   os::ThreadGroup threads;
 };
-
-Status Stream::State::start() noexcept {
-  return base::guarded([&]() -> Status {
-    if (Status status = run.open_devices(); !status) return status;
-    const std::lock_guard lock(mutex);  // blocks the threads until `working` is set
-    const unsigned wanted = items().empty() ? 0 : run.budget().threads();
-    const int error_number = threads.start(wanted, [this] { work(); });
-    working = threads.size();
-    if (wanted != 0 && working == 0)
-      return os::system_error(Errc::out_of_memory, error_number, "cannot start a thread to read");
-    return {};
-  });
-}
-
-void Stream::State::stop() noexcept {
-  {
-    const std::lock_guard lock(mutex);
-    stopping = true;
-  }
-  capacity_changed.notify_all();
-  threads.join();
-}
-
-void Stream::State::work() noexcept {
-  {
-    plan::Worker worker(run);
-    std::unique_lock lock(mutex);
-    while (!stopping && !failure) {
-      plan::Job job;
-      const plan::Jobs::Next next = jobs.next(job, [this](std::size_t item) { return admit(item); });
-      if (next == plan::Jobs::Next::end) break;
-      if (next == plan::Jobs::Next::wait) {
-        if (!failure) capacity_changed.wait(lock);
-        continue;
-      }
-      lock.unlock();
-      Status status = worker.work(job);
-      lock.lock();
-      if (status) status = base::guarded([&]() -> Status { return announce(job), Status(); });
-      if (!status) fail(std::move(status).error());
-    }
-  }
-  const std::lock_guard lock(mutex);
-  --working;
-  capacity_changed.notify_all();
-  ready_changed.notify_all();
-}
-
-// Called under the mutex. Reserves memory without touching it.
-bool Stream::State::admit(std::size_t item) noexcept {
-  const std::uint64_t size = run.items()[item].host_bytes();
-  const std::uint64_t budget = run.budget().result_bytes();
-  if (held_bytes != 0 && (size > budget || held_bytes > budget - size)) return false;
-  Status status = admitted < placed ? Status() : base::guarded([&] { return place_next(); });
-  if (!status) {
-    fail(std::move(status).error());
-    return false;
-  }
-  ++admitted;
-  held_bytes += size;
-  return true;
-}
-
-// Small neighbours share a huge page. From malloc, their memory would stay with the process when they are dropped. If
-// the budget is small, they share less, because memory that is shared may be held beyond it.
-Status Stream::State::place_next() {
-  const std::span<const std::size_t> order = run.order().subspan(placed);
-  const std::uint64_t enough = std::min<std::uint64_t>(os::kHugePage, run.budget().result_bytes() / 8);
-  std::uint64_t bytes = run.items()[order[0]].host_bytes();
-  std::size_t count = 1;
-  while (bytes < enough && count < order.size() && run.items()[order[count]].host_bytes() < enough)
-    bytes += run.items()[order[count++]].host_bytes();
-  placed += count;
-  return run.place(order.first(count));
-}
-
-// After a failure, next() may have returned the error. Then it must not return an item again.
-void Stream::State::announce(const plan::Job& job) {
-  if (failure) return;
-  for (std::size_t item = job.first; item < job.first + job.count; ++item) {
-    if (announced[item] || run.slot(item).remaining.load() != 0) continue;
-    ready.push_back(item);
-    announced[item] = true;
-  }
-  ready_changed.notify_all();
-}
-
-void Stream::State::fail(Error error) noexcept {
-  if (!failure) failure = std::move(error);
-  capacity_changed.notify_all();
-  ready_changed.notify_all();
-}
-
-bool Stream::State::wait_for(std::chrono::milliseconds limit) noexcept {
-  std::unique_lock lock(mutex);
-  return ready_changed.wait_for(lock, std::clamp(limit, std::chrono::milliseconds(0), kMaxWait),
-                                [&] { return failure || !ready.empty() || working == 0; });
-}
-
-Result<std::optional<StreamItem>> Stream::State::next() {
-  while (!wait_for(kBetweenReports)) tell_progress();
-  std::unique_lock lock(mutex);
-  if (ready.empty()) {
-    if (failure) return *failure;
-    return std::optional<StreamItem>();
-  }
-  const std::size_t item = ready.front();
-  ready.pop_front();
-  held_bytes -= run.items()[item].host_bytes();
-  capacity_changed.notify_all();
-  lock.unlock();
-  Result<StreamItem> taken = base::guarded([&]() -> Result<StreamItem> { return StreamItem{item, run.take(item)}; });
-  if (taken && tell_progress()) return std::optional<StreamItem>(*std::move(taken));
-  lock.lock();
-  // The item is off the list and is not handed out. It is lost, so no later call may succeed.
-  ready.clear();
-  if (!taken) fail(std::move(taken).error());
-  return *failure;
-}
-
-// Called without the mutex, because the caller's function may call cancel(). Returns false if that function cancels.
-bool Stream::State::tell_progress() noexcept {
-  if (run.tell_progress()) return true;
-  cancel();
-  return false;
-}
-
-void Stream::State::cancel() noexcept {
-  const std::lock_guard lock(mutex);
-  ready.clear();
-  fail(base::cancelled(run.completed(), run.total()));
-}
 
 Result<std::optional<StreamItem>> Stream::next() noexcept {
   return base::guarded([&]() -> Result<std::optional<StreamItem>> {

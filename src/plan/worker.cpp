@@ -36,35 +36,32 @@ std::size_t bytes_of(const Item& item, file::PieceRange pieces) {
 }  // namespace
 
 Status Worker::work(const Job& job) noexcept {
+  indices_ = std::span(run_.order).subspan(job.first, job.count);
   Status status = base::guarded([&]() -> Status {
-    device::CopyRing* const ring = run_.slot(run_.order()[job.first]).ring;
+    device::CopyRing* const ring = run_.slots[indices_.front()].ring;
     return ring == nullptr ? work_on_host(job) : work_on_device(job, *ring);
   });
-  run_.add(std::exchange(cost_, {}));
+  run_.add(std::exchange(thread_.counts, {}));
   return status;
 }
 
 // Reads straight into the result if it can. Otherwise reads into the staging buffer first.
 Status Worker::work_on_host(const Job& job) {
   if (job.size == 0) return {};
-  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
   const auto size = static_cast<std::size_t>(job.size);
   const bool direct = in_place(job);
   std::span<std::byte> memory;
   if (direct) {
-    memory = {destination(indices.front(), job.item_offset, size), size};
+    memory = {destination(indices_.front(), job.item_offset, size), size};
   } else {
-    const Result<std::span<std::byte>> staged = staging(run_.items()[indices.front()], size);
-    if (!staged) return staged.error();
+    Result<std::span<std::byte>> staged = staging_.memory(size);
+    const Item& item = run_.items[indices_.front()];
+    if (!staged) return item.file().describe(item.info(), std::move(staged).error());
     memory = *staged;
   }
   if (Status status = fetch(job, memory); !status) return status;
-  for (const std::size_t index : indices) {
-    const Item& item = run_.items()[index];
-    const std::span<std::byte> bytes = job.kind != Job::Kind::batch
-                                           ? memory
-                                           : memory.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
-                                                            static_cast<std::size_t>(item.stored));
+  for (const std::size_t index : indices_) {
+    const std::span<std::byte> bytes = part_of(job, index, memory);
     if (direct)
       finish(index, bytes.size());
     else if (Status status = deliver(index, job.item_offset, bytes); !status)
@@ -78,13 +75,13 @@ Status Worker::work_on_host(const Job& job) {
 Status Worker::work_on_device(const Job& job, device::CopyRing& ring) {
   Result<device::CopyRing::Slot> slot = ring.acquire();
   if (!slot) return std::move(slot).error();
-  pinned_ = slot->bytes().data();
+  pinned_ = (*slot)->bytes.data();
   pinned_used_ = 0;
   parts_.clear();
   copied_.clear();
   if (Status status = work_on_host(job); !status) return status;
   if (Status status = ring.copy_parts(std::move(slot).value(), parts_); !status) return status;
-  if (run_.streamed()) {
+  if (run_.streamed) {
     // The Stream may hand out the item next, so its copy must have ended.
     if (Status status = ring.finish(); !status) return status;
   }
@@ -94,28 +91,45 @@ Status Worker::work_on_device(const Job& job, device::CopyRing& ring) {
 
 // Returns whether results have the bytes of the file, and the destinations of several items are contiguous in file
 // order.
-bool Worker::in_place(const Job& job) {
-  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
-  if (job.kind != Job::Kind::batch) return run_.items()[indices.front()].plain();
-  const std::byte* const start = run_.slot(indices.front()).memory;
+bool Worker::in_place(const Job& job) const {
+  if (job.count == 1) return run_.items[indices_.front()].plain();
+  const std::byte* const start = run_.slots[indices_.front()].memory;
   std::uint64_t end = 0;  // end of the items before, from the start of the batch
-  return start != nullptr && std::ranges::all_of(indices, [&](std::size_t index) {
-           const Item& item = run_.items()[index];
+  return start != nullptr && std::ranges::all_of(indices_, [&](std::size_t index) {
+           const Item& item = run_.items[index];
            if (!item.plain() || item.file_offset() - job.offset != end) return false;
-           return run_.slot(index).memory == start + std::exchange(end, end + item.stored);
+           return run_.slots[index].memory == start + std::exchange(end, end + item.stored);
          });
 }
 
-// Reads the bytes of a job.
+// Returns the bytes of one item among those of a job.
+std::span<std::byte> Worker::part_of(const Job& job, std::size_t index, std::span<std::byte> bytes) const {
+  if (job.count == 1) return bytes;
+  const Item& item = run_.items[index];
+  return bytes.subspan(static_cast<std::size_t>(item.file_offset() - job.offset),
+                       static_cast<std::size_t>(item.stored));
+}
+
+// Reads the bytes of a job. The Source may have only some items of a batch in memory.
 Status Worker::fetch(const Job& job, std::span<std::byte> to) {
-  if (job.kind == Job::Kind::batch) return read_batch(job, to);
-  const std::size_t index = run_.order()[job.first];
-  const Item& item = run_.items()[index];
-  const Slot& slot = run_.slot(index);
-  if (job.kind == Job::Kind::range) return read(item, slot, job.offset, to);
-  if (slot.mapped.bytes.empty()) return gather(item, slot, job.pieces, to);
-  file::gather_slice(*item.slice, job.pieces, slot.mapped.bytes.data(), to.data());
-  cost_.bytes_mapped += to.size();
+  const Item& first = run_.items[indices_.front()];
+  const Slot& slot = run_.slots[indices_.front()];
+  if (slot.mapped.bytes.empty())
+    return job.pieces.count == 0 ? read(slot, job.offset, to) : gather(first, slot, job.pieces, to);
+  for (const std::size_t index : indices_) {
+    const std::span<std::byte> part = part_of(job, index, to);
+    const std::span<const std::byte> mapped = run_.slots[index].mapped.bytes;
+    const std::uint64_t offset = job.offset + static_cast<std::uint64_t>(part.data() - to.data());
+    if (mapped.empty()) {
+      if (Status status = read(slot, offset, part); !status) return status;
+      continue;
+    }
+    if (job.pieces.count == 0)
+      std::memcpy(part.data(), mapped.data() + (offset - run_.items[index].info().file_offset), part.size());
+    else
+      file::gather_slice(*first.slice, job.pieces, mapped.data(), part.data());
+    thread_.counts.mapped += part.size();
+  }
   return {};
 }
 
@@ -167,13 +181,13 @@ bool Worker::gather_mapped(const Item& item, file::PieceRange pieces, std::span<
       os::LeasedMap::make(descriptor->get(), item.info().file_offset + extent.offset, extent.size);
   if (!map) return false;
   file::gather_slice(*item.slice, pieces, map->bytes().data(), to.data(), extent.offset);
-  cost_.bytes_mapped += to.size();
+  thread_.counts.mapped += to.size();
   return true;
 }
 
 Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to) {
   const auto read_bytes = [&](std::uint64_t offset, std::span<std::byte> bytes) {
-    return read(item, slot, item.info().file_offset + offset, bytes);
+    return read(slot, item.info().file_offset + offset, bytes);
   };
   // On a network, the windows around small reads cover gaps of this size anyway.
   const std::uint64_t max_gap = slot.reader->remote() ? file::kMaxGap : 0;
@@ -183,46 +197,22 @@ Status Worker::read_pieces(const Item& item, const Slot& slot, file::PieceRange 
   return status;
 }
 
-Status Worker::read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept {
-  if (!slot.mapped.bytes.empty()) {
-    std::memcpy(to.data(), slot.mapped.bytes.data() + (offset - item.info().file_offset), to.size());
-    cost_.bytes_mapped += to.size();
-    return {};
-  }
-  Status status = slot.reader->read(offset, to, cost_.reads, reader_thread_);
-  if (status) return {};
-  return item.file().failed(item.info(), offset, std::move(status).error());
-}
-
-// Reads all items of the batch with one read. An error names the item that holds the error's offset.
-Status Worker::read_batch(const Job& job, std::span<std::byte> to) noexcept {
-  const std::span<const std::size_t> indices = run_.order().subspan(job.first, job.count);
-  const Slot& slot = run_.slot(indices.front());
-  if (!slot.mapped.bytes.empty()) {
-    for (const std::size_t index : indices) {
-      const Item& item = run_.items()[index];
-      const auto begin = static_cast<std::size_t>(item.file_offset() - job.offset);
-      Status status =
-          read(item, run_.slot(index), item.file_offset(), to.subspan(begin, static_cast<std::size_t>(item.stored)));
-      if (!status) return status;
-    }
-    return {};
-  }
-  Status status = slot.reader->read(job.offset, to, cost_.reads, reader_thread_);
+// Reads a range of the job's file. An error names the item of the job that holds the error's offset.
+Status Worker::read(const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept {
+  Status status = slot.reader->read(offset, to, thread_);
   if (status) return {};
   Error error = std::move(status).error();
-  const std::uint64_t offset = error.offset == Error::kNoOffset ? job.offset : error.offset;
-  const auto found = std::ranges::find_if(indices, [&](std::size_t index) {
-    return run_.items()[index].file_offset() + run_.items()[index].stored > offset;
+  const std::uint64_t failed = error.offset == Error::kNoOffset ? offset : error.offset;
+  const auto found = std::find_if(indices_.begin(), indices_.end() - 1, [&](std::size_t index) {
+    return run_.items[index].file_offset() + run_.items[index].stored > failed;
   });
-  const Item& failed_item = run_.items()[found == indices.end() ? indices.back() : *found];
-  return failed_item.file().failed(failed_item.info(), job.offset, std::move(error));
+  return run_.items[*found].file().failed(run_.items[*found].info(), offset, std::move(error));
 }
 
 // Copies, casts or scatters staged bytes to the result. item_offset: offset of these bytes in all bytes that are read
 // for the item.
 Status Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
-  const Item& item = run_.items()[index];
+  const Item& item = run_.items[index];
   if (item.casts()) return cast(index, item_offset, stored);
   if (item.strides.empty())
     std::memcpy(destination(index, item_offset, stored.size()), stored.data(), stored.size());
@@ -233,7 +223,7 @@ Status Worker::deliver(std::size_t index, std::uint64_t item_offset, std::span<c
 }
 
 Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored) {
-  const Item& item = run_.items()[index];
+  const Item& item = run_.items[index];
   const std::size_t from_bytes = bits(item.tensor.dtype()) / 8;  // per element
   const std::size_t to_bytes = bits(item.dtype) / 8;
   const std::size_t elements = stored.size() / from_bytes;
@@ -255,12 +245,12 @@ Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<cons
 
 // Returns memory for a range of the result: the range in the result itself, or the next part of the pinned slot.
 std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
-  const Slot& slot = run_.slot(index);
+  const Slot& slot = run_.slots[index];
   if (slot.ring == nullptr) {
     os::provide_untouched({slot.memory + offset, size});
     return slot.memory + offset;
   }
-  parts_.push_back({pinned_used_, size, run_.items()[index].address() + offset});
+  parts_.push_back({pinned_used_, size, run_.items[index].address() + offset});
   copied_.emplace_back(index, size);
   pinned_used_ += size;
   return pinned_ + parts_.back().from;
@@ -268,12 +258,7 @@ std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::siz
 
 // Called when bytes of the result are written. Bytes for a device are complete only when the device has copied them.
 void Worker::finish(std::size_t index, std::uint64_t bytes) noexcept {
-  if (run_.slot(index).ring == nullptr) run_.add_completed(index, bytes);
-}
-
-Result<std::span<std::byte>> Worker::staging(const Item& item, std::size_t size) {
-  Result<std::span<std::byte>> memory = staging_.memory(size);
-  return memory ? memory : item.file().describe(item.info(), std::move(memory).error());
+  if (run_.slots[index].ring == nullptr) run_.add_completed(index, bytes);
 }
 
 }  // namespace safetensors::plan

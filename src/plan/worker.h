@@ -28,29 +28,28 @@ class Worker {
  private:
   Status work_on_host(const Job& job);
   Status work_on_device(const Job& job, device::CopyRing& ring);
-  bool in_place(const Job& job);
+  bool in_place(const Job& job) const;
+  std::span<std::byte> part_of(const Job& job, std::size_t index, std::span<std::byte> bytes) const;
   Status fetch(const Job& job, std::span<std::byte> to);
   Status gather(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
   Status compare(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
   static bool may_map(const Item& item, const Slot& slot);
   bool gather_mapped(const Item& item, file::PieceRange pieces, std::span<std::byte> to);
   Status read_pieces(const Item& item, const Slot& slot, file::PieceRange pieces, std::span<std::byte> to);
-  Status read(const Item& item, const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
-  Status read_batch(const Job& job, std::span<std::byte> to) noexcept;
+  Status read(const Slot& slot, std::uint64_t offset, std::span<std::byte> to) noexcept;
 
   Status deliver(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
   Status cast(std::size_t index, std::uint64_t item_offset, std::span<const std::byte> stored);
   void finish(std::size_t index, std::uint64_t bytes) noexcept;
   std::byte* destination(std::size_t index, std::uint64_t offset, std::size_t size);
-  Result<std::span<std::byte>> staging(const Item& item, std::size_t size);
 
   ExecutionState& run_;
-  JobCost cost_;
-  io::ReaderThread reader_thread_;
-  io::BounceBuffer gather_bounce_;  // for short pieces of slices
-  unsigned gathers_ = 0;            // lists of short pieces so far
-  bool maps_ = false;               // copies from a map cost less than reads
-  io::BounceBuffer staging_;        // for bytes that are cast or scattered
+  io::ReaderThread thread_;
+  std::span<const std::size_t> indices_;  // of the items of the job
+  io::BounceBuffer gather_bounce_;        // for short pieces of slices
+  unsigned gathers_ = 0;                  // lists of short pieces so far
+  bool maps_ = false;                     // copies from a map cost less than reads
+  io::BounceBuffer staging_;              // for bytes that are cast or scattered
 
   // State of a job whose results go to a device.
   std::byte* pinned_ = nullptr;  // a slot of the ring

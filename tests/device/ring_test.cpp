@@ -161,13 +161,13 @@ TEST_F(CopyRingTest, WaitsForSlotOfOtherThread) {
   const auto ring = make_ring({.slots = 1, .slot_bytes = 16});
   auto held = ring->acquire();
   ASSERT_TRUE(succeeds(held));
-  std::byte* const memory = held->bytes().data();
+  std::byte* const memory = (*held)->bytes.data();
   std::atomic<bool> asks{false};
   std::thread other([&] {
     asks = true;
     const auto slot = ring->acquire();
     EXPECT_TRUE(succeeds(slot));
-    EXPECT_EQ(slot->bytes().data(), memory);
+    EXPECT_EQ((*slot)->bytes.data(), memory);
   });
   while (!asks) std::this_thread::yield();
   { const CopyRing::Slot dropped = std::move(*held); }
@@ -177,12 +177,12 @@ TEST_F(CopyRingTest, WaitsForSlotOfOtherThread) {
 TEST_F(CopyRingTest, TakesBackDroppedSlots) {
   const TestDeviceMemory memory(*cuda, 1);
   const auto ring = make_ring({.slots = 2, .slot_bytes = 16});
-  const std::byte* const first = ring->acquire().value().bytes().data();
+  const std::byte* const first = ring->acquire().value()->bytes.data();
   for (int i = 0; i < 10; ++i) {
     auto slot = ring->acquire();
     ASSERT_TRUE(succeeds(slot));
-    EXPECT_EQ(slot->bytes().size(), 16u);
-    EXPECT_EQ(slot->bytes().data(), first);
+    EXPECT_EQ((*slot)->bytes.size(), 16u);
+    EXPECT_EQ((*slot)->bytes.data(), first);
     if (i % 2 != 0) continue;
     ASSERT_TRUE(succeeds(copy(*ring, std::move(*slot), 0, memory.address())));
   }

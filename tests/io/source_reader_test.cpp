@@ -98,7 +98,8 @@ class DirectRead : public test::Supervised<testing::Test, FakeDirect> {
     memory.assign(size + 3 * 4096, 'x');
     const std::size_t start = 4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096 + shift;
     got = std::string_view(memory).substr(start, size);
-    Status status = reader.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, counts, thread);
+    Status status = reader.read(offset, {reinterpret_cast<std::byte*>(memory.data()) + start, size}, thread);
+    counts += std::exchange(thread.counts, {});
     EXPECT_GE(memory.find_first_not_of('x'), start);
     EXPECT_EQ(memory.find_first_not_of('x', start + size), std::string::npos);
     return status;

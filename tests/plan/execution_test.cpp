@@ -1,6 +1,6 @@
 // Threads that take runs of consecutive jobs. Whether a plan has runs depends on the page cache, so these tests choose
 // the size of the runs themselves.
-#include "plan/execution.h"
+#include "plan/execution_state.h"
 
 #include <gtest/gtest.h>
 #include <safetensors/read_plan.h>
@@ -72,9 +72,9 @@ class ExecutionRuns : public testing::TestWithParam<unsigned> {
     const test::ChunkBytes chunks(kChunk);
     ExecutionState run(items, options, false);
     if (Status status = run.open_devices(); !status) return status;
-    if (Status status = run.place(run.order()); !status) return status;
+    if (Status status = run.place(run.order); !status) return status;
     source->reads = 0;
-    return Execution(run, run_bytes).execute(prepare);
+    return run.execute(run_bytes, prepare);
   }
 
   const std::shared_ptr<BrokenSource> source = std::make_shared<BrokenSource>();

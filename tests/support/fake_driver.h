@@ -121,8 +121,8 @@ class TestDeviceMemory {
 };
 
 inline void put_into(const device::CopyRing::Slot& slot, std::string_view text) {
-  ASSERT_LE(text.size(), slot.bytes().size());
-  std::memcpy(slot.bytes().data(), text.data(), text.size());
+  ASSERT_LE(text.size(), slot->bytes.size());
+  std::memcpy(slot->bytes.data(), text.data(), text.size());
 }
 
 // Begins a copy of the first `size` bytes of a slot.

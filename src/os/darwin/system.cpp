@@ -47,8 +47,6 @@ bool lacks_call(int error_number) noexcept {
 
 }  // namespace
 
-const bool DescriptorPath::kLeadsToSameFile = false;
-
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   static_assert(sizeof text >= MAXPATHLEN);
   if (::fcntl(descriptor, F_GETPATH, text) != 0) std::memcpy(text, "/dev/null", 10);  // nothing is below it

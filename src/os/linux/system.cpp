@@ -34,8 +34,6 @@ int open_at(int directory, const char* name, OpenFlags flags, std::uint32_t perm
   return ::openat(directory, name, native, static_cast<mode_t>(permissions));
 }
 
-const bool DescriptorPath::kLeadsToSameFile = true;
-
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }

@@ -212,8 +212,6 @@ DWORD flush(HANDLE handle) noexcept {
 
 }  // namespace
 
-const bool DescriptorPath::kLeadsToSameFile = false;
-
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   std::memcpy(text, "<", 2);  // after a failure: no file has this name
   try {
