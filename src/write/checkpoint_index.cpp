@@ -252,8 +252,7 @@ class IndexMaker {
         return base::make_error(Errc::size_overflow, "the tensors have more than 2^64-1 bytes", folder_);
     }
     format::IndexText text;
-    const std::string metadata = old_ ? old_->metadata() : std::string();
-    if (!text.metadata(index_.total_size, metadata))
+    if (!text.metadata(index_.total_size, old_ ? old_->metadata() : std::string()))
       return base::make_error(Errc::invalid_index, "metadata has two members of one name: remove one of them",
                               os::join_path(folder_, index_.name));
     for (std::size_t i = 0; i < headers_.size(); ++i) {

@@ -194,7 +194,7 @@ std::vector<std::string> find_leftovers(const NamedFiles& named, const std::vect
     const auto shard = format::parse_shard_name(key);
     return shard ? shard->stem().append("/").append(shard->generation).append("/").append(shard->count) : std::string();
   };
-  NamedFiles::Names sets;  // of the named files
+  std::set<std::string> sets;  // of the named files
   for (const auto* names : {&named.of_model, &named.of_others}) {
     for (const std::string& name : *names) sets.insert(set_of(os::name_key(name)));
   }

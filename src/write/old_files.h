@@ -21,15 +21,13 @@ namespace safetensors::write {
 
 // The files that the indexes in a folder name.
 struct NamedFiles {
-  using Names = std::set<std::string>;
-
-  bool has_index = false;       // the folder has the index of the model
-  bool certain = true;          // false: an index is invalid or cannot be read, so it may name any file
-  bool unreadable = false;      // the index of the model is there, and cannot be read: other processes may be able to
-  Names of_model;               // in the index of the model
-  Names of_others;              // in all other indexes
-  std::string whole;            // the file of the new model, if it were one
-  std::set<std::string> stems;  // keys: of the new model, of its files, and of the shards in the index of the model
+  bool has_index = false;   // the folder has the index of the model
+  bool certain = true;      // false: an index is invalid or cannot be read, so it may name any file
+  bool unreadable = false;  // the index of the model is there, and cannot be read: other processes may be able to
+  std::set<std::string> of_model;   // in the index of the model
+  std::set<std::string> of_others;  // in all other indexes
+  std::string whole;                // the file of the new model, if it were one
+  std::set<std::string> stems;      // keys: of the new model, of its files, and of the shards in the index of the model
 
   // Returns whether a file is called as the files of the model are.
   [[nodiscard]] bool is_alike(std::string_view name) const;

@@ -148,6 +148,7 @@ std::vector<std::vector<Input>> inputs_for(const RewriteItems& items, const Chec
                                            RewriteReport& report) {
   const auto name = [](const RewriteTensor* item) { return name_of(*item); };
   std::vector<const RewriteTensor*> named;  // sorted
+  named.reserve(items.size());
   for (const RewriteTensor& item : items) named.push_back(&item);
   std::ranges::sort(named, {}, name);
   report.casts.reserve(static_cast<std::size_t>(std::ranges::count_if(items, is_cast)));  // for pointers into it

@@ -72,16 +72,8 @@ Status WriteSession::conclude(Status status) {
 Status WriteSession::if_open(const std::function<Status()>& change) {
   const std::lock_guard lock(mutex_);
   if (failure_) return *failure_;
-  if (closed_) return closed_error();
+  if (closed) return closed_error();
   return change();
-}
-
-Status WriteSession::close_after(const std::function<Status()>& change) {
-  return if_open([&] {
-    Status status = change();
-    if (status) closed_ = true;
-    return status;
-  });
 }
 
 WriteSession::WriteSession(const WriteOptions& options, std::string_view path, Span<const CheckpointFile> planned,
@@ -89,8 +81,7 @@ WriteSession::WriteSession(const WriteOptions& options, std::string_view path, S
     : meter(options.progress, sum_of(planned, &Header::file_bytes), joined ? 0 : sum_of(planned, &Header::data_start),
             path, reporter) {}
 
-Status WriteSession::create(const Header& header,
-                            const std::function<Result<std::unique_ptr<io::AtomicFile>>(std::uint64_t size)>& make) {
+Status WriteSession::create(const Header& header, const Make& make) {
   const Result<FileSize> size = size_of(header);
   if (!size) return size.error();
   auto made = make(size->file);
@@ -135,29 +126,28 @@ Status WriteSession::create_model(std::string_view path, const CheckpointLayout&
 }
 
 Status WriteSession::commit() {
-  Status closed = close_after([&] {
+  Status complete = if_open([&] {
     Status status;
     for (std::size_t i = 0; status && i < files.size(); ++i) status = files[i]->check_complete();
+    closed = status.ok();
     return status;
   });
-  if (!closed) return closed;
+  if (!complete) return complete;
+  std::vector<std::unique_ptr<io::AtomicFile>> finished;
+  finished.reserve(files.size());
   Status status = meter.finish();
-  status = conclude(status ? put_in_place() : std::move(status));
+  for (std::size_t i = 0; status && i < files.size(); ++i) {
+    status = files[i]->file()->finish();
+    if (status) finished.push_back(std::move(files[i]->file()));
+  }
+  if (status) status = folder ? folder->commit(finished) : finished.front()->commit();
+  status = conclude(std::move(status));
   if (status) return status;
   // Removes the files that are not in place. They stay as objects, because later calls of other threads find them.
+  finished.clear();
   for (const auto& file : files) file->file().reset();
   folder.reset();
   return status;
-}
-
-Status WriteSession::put_in_place() {
-  std::vector<std::unique_ptr<io::AtomicFile>> finished;
-  finished.reserve(files.size());
-  for (const auto& file : files) {
-    if (Status status = file->file()->finish(); !status) return status;
-    finished.push_back(std::move(file->file()));
-  }
-  return folder ? folder->commit(finished) : finished.front()->commit();
 }
 
 Result<io::FileWriter*> TensorFile::output() {

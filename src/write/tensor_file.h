@@ -70,7 +70,7 @@ class TensorFile {
   // Syncs a file of another process. Does nothing if no call has opened it. Errors: those of FileWriter::finish().
   [[nodiscard]] Status finish_joined();
 
-  // The ranges written, in the data of the file. Call these functions in if_open() or close_after() of the session.
+  // The ranges written, in the data of the file. Call these functions in if_open() of the session.
   [[nodiscard]] const RangeSet& written() const noexcept { return written_; }
   // Error: overlapping_write, if bytes of the ranges are written. otherwise: the end of its message.
   [[nodiscard]] Status check_disjoint(const RangeSet& ranges, const char* otherwise) const;
@@ -123,8 +123,6 @@ class WriteSession {
   Status conclude(Status status);
   // Calls change() unless the writer has failed or is closed. Errors: the first failure, writer_closed, that of change.
   Status if_open(const std::function<Status()>& change);
-  // The same, and then closes the writer.
-  Status close_after(const std::function<Status()>& change);
   // Closes the writer, and puts its files in place. Errors: those of Writer::commit() or CheckpointWriter::commit().
   [[nodiscard]] Status commit();
 
@@ -133,16 +131,15 @@ class WriteSession {
   // The files come after the folder, because they must be gone when the folder is removed.
   std::unique_ptr<CheckpointFolder> folder;  // null: there is one file, or another process has the folder
   std::vector<std::unique_ptr<TensorFile>> files;
+  bool closed = false;  // set it in if_open()
 
  private:
   // make: creates a file of this size in bytes. Errors: those of size_of() and of `make`, write_failed.
-  Status create(const Header& header,
-                const std::function<Result<std::unique_ptr<io::AtomicFile>>(std::uint64_t size)>& make);
-  Status put_in_place();
+  using Make = std::function<Result<std::unique_ptr<io::AtomicFile>>(std::uint64_t size)>;
+  Status create(const Header& header, const Make& make);
 
   std::mutex mutex_;  // also guards the ranges written of each TensorFile
   std::optional<Error> failure_;
-  bool closed_ = false;
 };
 
 // writer_closed.

@@ -152,10 +152,11 @@ Result<std::string> CheckpointWriter::receipt() noexcept {
     if (!state.joined)
       return role_error("the creator has no receipt: commit() knows what it wrote itself", state.shown);
     Result<std::string> text = std::string();
-    Status status = state.close_after([&]() -> Status {
+    Status status = state.if_open([&]() -> Status {
       std::vector<const write::RangeSet*> ranges;
       for (const auto& file : state.files) ranges.push_back(&file->written());
       text = write::receipt_text(state.session_id, state.writer_id, ranges);
+      state.closed = true;
       return {};
     });
     for (std::size_t i = 0; status && i < state.files.size(); ++i)
