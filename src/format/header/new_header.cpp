@@ -221,7 +221,7 @@ namespace {
 
 // Calls a function of the state of a builder, which has none before the first call.
 template <class State, class Function>
-Status with_state(std::shared_ptr<State>& state, const Function& function) noexcept {
+Status with_header(std::shared_ptr<State>& state, const Function& function) noexcept {
   return base::guarded([&]() -> Status {
     if (!state) state = std::make_shared<State>();
     return function(*state);
@@ -231,15 +231,15 @@ Status with_state(std::shared_ptr<State>& state, const Function& function) noexc
 }  // namespace
 
 Status HeaderBuilder::add(std::string_view name, Dtype dtype, ShapeView shape) noexcept {
-  return with_state(state_, [&](State& state) { return state.add(name, dtype, shape); });
+  return with_header(state_, [&](State& state) { return state.add(name, dtype, shape); });
 }
 
 Status HeaderBuilder::metadata(std::string_view key, std::string_view value) noexcept {
-  return with_state(state_, [&](State& state) { return state.add_metadata(key, value); });
+  return with_header(state_, [&](State& state) { return state.add_metadata(key, value); });
 }
 
 Status HeaderBuilder::metadata_present() noexcept {
-  return with_state(state_, [&](State& state) { return state.metadata_present = true, Status(); });
+  return with_header(state_, [&](State& state) { return state.metadata_present = true, Status(); });
 }
 
 Result<Header> HeaderBuilder::build(const LayoutOptions& options) const noexcept {
