@@ -16,7 +16,6 @@
 #include "base/cancellation.h"
 #include "file/file.h"
 #include "format/dtype/cast.h"
-#include "os/memory.h"
 #include "os/parallel.h"
 
 namespace safetensors::write {
@@ -67,9 +66,8 @@ struct FileWork {
   }
 
   Status gather(std::span<const Input> parts, std::uint64_t begin, std::uint64_t end) const {
-    // A bounce buffer is aligned as a direct write needs it.
-    const Result<std::shared_ptr<std::byte>> memory =
-        chunked ? session->bounce_buffers.take(file->data_start() + begin) : os::allocate(end - begin);
+    // Aligned as a direct write needs it.
+    const Result<std::shared_ptr<std::byte>> memory = session->bounce_buffers.take(file->data_start() + begin);
     if (!memory) return memory.error();
     for (const Input& input : parts) {
       const std::uint64_t from = std::max(begin, input.planned->begin);

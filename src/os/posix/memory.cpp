@@ -23,8 +23,10 @@ std::size_t whole_pages(std::size_t size) noexcept {
 
 // The size and the alignment of a large mapping. No process has 65,530 mappings of this size.
 constexpr std::size_t kChunk = std::size_t{64} << 20;
-// The end of the part of the last large mapping that is still free. The part begins at the multiple of kChunk below.
-std::atomic<std::uintptr_t> free_end{0};
+// The last large mapping: where its free part ends, plus the number of its parts in use, which is at most 32. The free
+// part begins at the multiple of kChunk below. 0: there is no such mapping.
+std::atomic<std::uintptr_t> last_chunk{0};
+constexpr std::uintptr_t kPartsMask = 0xFFF;  // a page has 4096 bytes or more
 
 std::byte* address_of(std::uintptr_t number) noexcept {
   return reinterpret_cast<std::byte*>(number);  // NOLINT(performance-no-int-to-ptr)
@@ -43,17 +45,32 @@ std::byte* map_aligned(std::size_t length, std::size_t alignment) noexcept {
   return whole + head;
 }
 
+void unmap_free_part(std::uintptr_t chunk) noexcept {
+  const std::uintptr_t end = chunk & ~kPartsMask;
+  if (end % kChunk != 0) ::munmap(address_of(end - end % kChunk), end % kChunk);
+}
+
 std::byte* take_part(std::size_t length) noexcept {
-  std::uintptr_t end = free_end.load();
-  while (end % kChunk >= length) {
-    if (free_end.compare_exchange_weak(end, end - length)) return address_of(end - length);
+  std::uintptr_t last = last_chunk.load();
+  while ((last & ~kPartsMask) % kChunk >= length) {
+    if (last_chunk.compare_exchange_weak(last, last - length + 1)) return address_of((last & ~kPartsMask) - length);
   }
   std::byte* const chunk = map_aligned(kChunk, kChunk);
   if (chunk == nullptr) return nullptr;
   std::byte* const begin = chunk + (kChunk - length);
-  end = free_end.exchange(reinterpret_cast<std::uintptr_t>(begin));
-  if (end % kChunk != 0) ::munmap(address_of(end - end % kChunk), end % kChunk);
+  unmap_free_part(last_chunk.exchange(reinterpret_cast<std::uintptr_t>(begin) + 1));
   return begin;
+}
+
+// Nothing of the last large mapping stays when its last part goes.
+void count_down(std::uintptr_t part) noexcept {
+  std::uintptr_t last = last_chunk.load();
+  while (last / kChunk == part / kChunk) {
+    const bool only = (last & kPartsMask) == 1;
+    if (!last_chunk.compare_exchange_weak(last, only ? 0 : last - 1)) continue;
+    if (only) unmap_free_part(last);
+    return;
+  }
 }
 
 }  // namespace
@@ -73,6 +90,7 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
 }
 
 void unmap_pages(const Pages& pages) noexcept {
+  count_down(reinterpret_cast<std::uintptr_t>(pages.begin));
   // If no map is left to split a larger one, the addresses stay.
   if (pages.begin != nullptr && ::munmap(pages.begin, pages.size) != 0) discard_pages({pages.begin, pages.size});
 }
