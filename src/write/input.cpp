@@ -66,8 +66,9 @@ struct FileWork {
   }
 
   Status gather(std::span<const Input> parts, std::uint64_t begin, std::uint64_t end) const {
-    // Aligned as a direct write needs it.
-    const Result<std::shared_ptr<std::byte>> memory = session->bounce_buffers.take(file->data_start() + begin);
+    // A chunk lies in its buffer as a direct write needs it. Other bytes begin where the buffer begins.
+    const Result<std::shared_ptr<std::byte>> memory =
+        session->bounce_buffers.take(chunked ? file->data_start() + begin : 0);
     if (!memory) return memory.error();
     for (const Input& input : parts) {
       const std::uint64_t from = std::max(begin, input.planned->begin);

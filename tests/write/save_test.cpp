@@ -137,6 +137,18 @@ TEST_F(Save, RefusesWrongNumberOfElements) {
   EXPECT_EQ(directory_.names(), std::vector<std::string>{"two.safetensors"});
 }
 
+// Small tensors are gathered in a buffer of 2 MiB. These need nine buffers.
+TEST_F(Save, GathersManySmallTensors) {
+  const std::vector<float> values(5000, 1.5F);
+  std::vector<NamedTensor> tensors;
+  for (int i = 0; i < 900; ++i) tensors.emplace_back("t" + std::to_string(i), Shape{5000}, values);
+  for (const Durability durability : {Durability::full, Durability::none}) {
+    ASSERT_TRUE(succeeds(save(directory_ / "out", tensors, {}, {.durability = durability})));
+    const File file = open("out");
+    for (const Tensor& tensor : file) EXPECT_TRUE(elements<float>(tensor.read()) == values) << tensor.name();
+  }
+}
+
 // Direct writes gather chunks of the tensors. All other writes take one tensor after the other.
 TEST_F(Save, CopiesLargeTensorOrLeavesOldFile) {
   const std::string path = directory_ / "large.safetensors";
