@@ -49,7 +49,7 @@ class Array {
   /// Makes an Array over memory of the caller. The size of `bytes` must be the size of `shape.numel()` elements of
   /// `dtype`. `owner` keeps the memory alive. `memory` decides whether the Array is writable().
   Array(Dtype dtype, Shape shape, Span<std::byte> bytes, std::shared_ptr<const void> owner, MemoryKind memory) noexcept
-      : dtype_(dtype), memory_(memory), elements_(bytes, std::move(shape), std::move(owner)) {}
+      : elements_(bytes, std::move(shape), std::move(owner)), dtype_(dtype), memory_(memory) {}
 
   /// Returns the dtype of the elements.
   [[nodiscard]] Dtype dtype() const noexcept { return dtype_; }
@@ -140,14 +140,15 @@ class Array {
                                              const Shape* shape = nullptr) const noexcept;
   template <class T>
   [[nodiscard]] Result<TypedView<const T>> typed(const Shape* shape) const noexcept {
-    if (Status status = check(detail::element_type<T>(dtype_), true, shape); !status) return std::move(status).error();
+    if (Status status = check(detail::element_type<std::remove_const_t<T>>(dtype_), true, shape); !status)
+      return std::move(status).error();
     return TypedView<const T>(reinterpret_cast<const T*>(bytes().data()), this->shape(), owner());
   }
   [[nodiscard]] static SAFETENSORS_API Error read_only_error() noexcept;
 
+  detail::Elements<std::byte> elements_;  // first, because its assignment may throw std::bad_alloc
   Dtype dtype_ = Dtype::U8;
   MemoryKind memory_ = MemoryKind::owned;
-  detail::Elements<std::byte> elements_;
 };
 
 }  // namespace v0

@@ -22,9 +22,10 @@ class PathView {
   /// Refers to the text of the caller.
   template <class Text, std::enable_if_t<std::is_convertible_v<const Text&, std::string_view>, int> = 0>
   PathView(const Text& text) noexcept : text_(text) {}  // NOLINT(google-explicit-constructor)
-  template <class Path,
-            std::enable_if_t<std::is_convertible_v<decltype(std::declval<const Path&>().native()), std::string_view>,
-                             int> = 0>
+  template <class Path, std::enable_if_t<
+                            !std::is_convertible_v<const Path&, std::string_view> &&
+                                std::is_convertible_v<decltype(std::declval<const Path&>().native()), std::string_view>,
+                            int> = 0>
   PathView(const Path& path) noexcept : text_(path.native()) {}  // NOLINT(google-explicit-constructor)
 #ifdef _WIN32
   // Converts UTF-16 to UTF-8.

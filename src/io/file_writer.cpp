@@ -52,7 +52,7 @@ Result<std::shared_ptr<std::byte>> BounceBufferPool::take(std::uint64_t offset) 
   // one.
   while (free_.empty()) {
     if (made_ < kDirectThreads) {
-      Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk);
+      Result<std::shared_ptr<std::byte>> memory = os::allocate(kDirectChunk, kDirectChunk);
       if (memory) {
         ++made_;
         free_.push_back(*std::move(memory));

@@ -62,7 +62,7 @@ struct Release {
 };
 
 // Returns the first offset from `offset` on that has the phase or the alignment of the request. Offsets and addresses
-// have the same phase, because a region begins at a multiple of kHugePage.
+// have the same phase, because a region begins at a whole page.
 std::size_t start_of(const MemoryRequest& request, std::size_t offset) noexcept {
   constexpr std::size_t kAlignment = MemoryRequest::kAlignment;
   if (request.phase == MemoryRequest::kAnyPhase) return (offset + kAlignment - 1) / kAlignment * kAlignment;

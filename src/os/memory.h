@@ -26,7 +26,7 @@ struct Pages {
 // Maps `size` bytes, rounded up to whole pages. Reserves the memory in full (no MAP_NORESERVE), so a system with strict
 // overcommit refuses the memory here and not at a later write. In the result, begin is null if the system refuses, or
 // if size is larger than the memory of the machine. The memory is aligned to kHugePage. aligned=false: it may begin at
-// any page, as a part of a larger map. A process may have 65,530 maps.
+// any page, so that it adjoins the memory of the last such call, and both are one map. A process may have 65,530 maps.
 [[nodiscard]] Pages map_pages(std::uint64_t size, bool aligned = true) noexcept;
 // The error of an allocation that failed. It names the limit of maps if this is the reason. May throw std::bad_alloc.
 [[nodiscard]] Error no_memory(std::uint64_t size);

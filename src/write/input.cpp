@@ -16,6 +16,7 @@
 #include "base/cancellation.h"
 #include "file/file.h"
 #include "format/dtype/cast.h"
+#include "os/memory.h"
 #include "os/parallel.h"
 
 namespace safetensors::write {
@@ -66,9 +67,12 @@ struct FileWork {
   }
 
   Status gather(std::span<const Input> parts, std::uint64_t begin, std::uint64_t end) const {
-    // A chunk lies in its buffer as a direct write needs it. Other bytes begin where the buffer begins.
+    // A chunk lies in its buffer as a direct write needs it. Other bytes begin where the buffer begins. A small file
+    // needs no buffer of pages.
     const Result<std::shared_ptr<std::byte>> memory =
-        session->bounce_buffers.take(chunked ? file->data_start() + begin : 0);
+        !chunked && end - begin < kMinUngathered
+            ? os::allocate(end - begin)
+            : session->bounce_buffers.take(chunked ? file->data_start() + begin : 0);
     if (!memory) return memory.error();
     for (const Input& input : parts) {
       const std::uint64_t from = std::max(begin, input.planned->begin);

@@ -65,7 +65,7 @@ TEST_F(TypedViewTest, IsWritableOverOwnedMemory) {
   const TypedView<float> view(array.as_mutable<float>().value().data(), {2, 3}, array.owner());
   view(1, 1) = 50;
   view.row(0)[0] = 60;
-  EXPECT_EQ(array.get<float>().value()(1, 1), 50.0F);
+  EXPECT_EQ(array.get<const float>().value()(1, 1), 50.0F);
   EXPECT_EQ(array.as<float>().value()[0], 60.0F);
   EXPECT_EQ(open().get<float>("a").value()(1, 1), 4.0F) << "the file changed";
 }
@@ -142,6 +142,11 @@ TEST_F(TypedViewTest, RefusesArraysWithoutBytes) {
   EXPECT_EQ(error.message, "the array has 0 bytes, expected 24 for its shape");
   EXPECT_EQ(error_of(on_device.slice("1")).code, Errc::buffer_size);
 }
+
+// A copy of many dimensions allocates.
+static_assert(!std::is_nothrow_copy_assignable_v<Array> && std::is_nothrow_move_assignable_v<Array>);
+static_assert(!std::is_nothrow_copy_assignable_v<TypedView<float>> &&
+              std::is_nothrow_move_assignable_v<TypedView<float>>);
 
 TEST_F(TypedViewTest, IsEmptyAfterMove) {
   Array array = open()["a"].read().value();

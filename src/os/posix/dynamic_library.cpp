@@ -7,7 +7,8 @@ namespace safetensors::os {
 
 void* load_library(const char* name, const char*& reason) noexcept {
   void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) reason = ::dlerror();
+  const char* const error = library == nullptr ? ::dlerror() : nullptr;
+  if (error != nullptr) reason = error;
   return library;
 }
 

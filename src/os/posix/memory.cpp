@@ -1,8 +1,8 @@
 // Pages of memory: anonymous mappings, aligned to 2 MiB so that huge pages fit, and calls for mapped files.
 //
-// mmap() does not align to 2 MiB, so map_pages() maps more than that and unmaps both ends. Mappings that need no
-// alignment are parts of a larger one, from its end down. So the system counts one mapping, and the huge page between
-// two parts is filled by both.
+// mmap() does not align to 2 MiB, so map_pages() maps 2 MiB too much and unmaps both ends. Such a mapping adjoins no
+// other one. Mappings that need no alignment go to the addresses below the last of them, where the system makes one of
+// both.
 #include "os/memory.h"
 
 #include <sys/mman.h>
@@ -21,56 +21,24 @@ std::size_t whole_pages(std::size_t size) noexcept {
   return (size + page - 1) / page * page;
 }
 
-// The size and the alignment of a large mapping. No process has 65,530 mappings of this size.
-constexpr std::size_t kChunk = std::size_t{64} << 20;
-// The last large mapping: where its free part ends, plus the number of its parts in use, which is at most 32. The free
-// part begins at the multiple of kChunk below. 0: there is no such mapping.
-std::atomic<std::uintptr_t> last_chunk{0};
-constexpr std::uintptr_t kPartsMask = 0xFFF;  // a page has 4096 bytes or more
+constexpr std::size_t kMaxAdjoining = std::size_t{64} << 20;  // bytes; no process has 65,530 mappings of this size
+std::atomic<std::uintptr_t> lowest{0};                        // where the last mapping of less begins; only a hint
 
-std::byte* address_of(std::uintptr_t number) noexcept {
-  return reinterpret_cast<std::byte*>(number);  // NOLINT(performance-no-int-to-ptr)
-}
-
-// Returns null if the system has no memory. length, alignment: whole pages.
-std::byte* map_aligned(std::size_t length, std::size_t alignment) noexcept {
-  void* const address = ::mmap(nullptr, length + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void* map_anonymous(std::uintptr_t hint, std::size_t length) noexcept {
+  auto* const wanted = reinterpret_cast<void*>(hint);  // NOLINT(performance-no-int-to-ptr)
+  void* const address = ::mmap(wanted, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) return nullptr;
-  auto* const whole = static_cast<std::byte*>(address);
-  const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(whole) % alignment;
-  const std::size_t head = misplaced == 0 ? 0 : alignment - misplaced;
-  if (head != 0) ::munmap(whole, head);
-  ::munmap(whole + head + length, alignment - head);
-  request_huge_pages({whole + head, length});
-  return whole + head;
+  if (hint == 0 || address == wanted) return address;
+  ::munmap(address, length);
+  return nullptr;
 }
 
-void unmap_free_part(std::uintptr_t chunk) noexcept {
-  const std::uintptr_t end = chunk & ~kPartsMask;
-  if (end % kChunk != 0) ::munmap(address_of(end - end % kChunk), end % kChunk);
-}
-
-std::byte* take_part(std::size_t length) noexcept {
-  std::uintptr_t last = last_chunk.load();
-  while ((last & ~kPartsMask) % kChunk >= length) {
-    if (last_chunk.compare_exchange_weak(last, last - length + 1)) return address_of((last & ~kPartsMask) - length);
+// Returns null if other memory is there.
+std::byte* map_below_last(std::size_t length) noexcept {
+  std::uintptr_t end = lowest.load();
+  while (end > length && !lowest.compare_exchange_weak(end, end - length)) {
   }
-  std::byte* const chunk = map_aligned(kChunk, kChunk);
-  if (chunk == nullptr) return nullptr;
-  std::byte* const begin = chunk + (kChunk - length);
-  unmap_free_part(last_chunk.exchange(reinterpret_cast<std::uintptr_t>(begin) + 1));
-  return begin;
-}
-
-// Nothing of the last large mapping stays when its last part goes.
-void count_down(std::uintptr_t part) noexcept {
-  std::uintptr_t last = last_chunk.load();
-  while (last / kChunk == part / kChunk) {
-    const bool only = (last & kPartsMask) == 1;
-    if (!last_chunk.compare_exchange_weak(last, only ? 0 : last - 1)) continue;
-    if (only) unmap_free_part(last);
-    return;
-  }
+  return end > length ? static_cast<std::byte*>(map_anonymous(end - length, length)) : nullptr;
 }
 
 }  // namespace
@@ -84,15 +52,27 @@ Pages map_pages(std::uint64_t size, bool aligned) noexcept {
       !fits_in_machine(size))
     return {};
   const std::size_t length = whole_pages(static_cast<std::size_t>(size));
-  std::byte* begin = !aligned && length < kChunk ? take_part(length) : nullptr;
-  if (begin == nullptr) begin = map_aligned(length, kHugePage);
-  return {begin, begin == nullptr ? 0 : length};
+  const bool adjoins = !aligned && length < kMaxAdjoining;
+  std::byte* begin = adjoins ? map_below_last(length) : nullptr;
+  if (begin == nullptr) {
+    void* const address = map_anonymous(0, length + kHugePage);
+    if (address == nullptr) return {};
+    auto* const whole = static_cast<std::byte*>(address);
+    const std::size_t misplaced = reinterpret_cast<std::uintptr_t>(whole) % kHugePage;
+    const std::size_t head = misplaced == 0 ? 0 : kHugePage - misplaced;
+    begin = whole + head;
+    if (head != 0) ::munmap(whole, head);
+    ::munmap(begin + length, kHugePage - head);
+    if (adjoins) lowest.store(reinterpret_cast<std::uintptr_t>(begin));
+  }
+  request_huge_pages({begin, length});
+  return {begin, length};
 }
 
 void unmap_pages(const Pages& pages) noexcept {
-  count_down(reinterpret_cast<std::uintptr_t>(pages.begin));
-  // If no map is left to split a larger one, the addresses stay.
-  if (pages.begin != nullptr && ::munmap(pages.begin, pages.size) != 0) discard_pages({pages.begin, pages.size});
+  auto begin = reinterpret_cast<std::uintptr_t>(pages.begin);
+  (void)lowest.compare_exchange_strong(begin, begin + pages.size);  // the next memory goes here
+  if (pages.begin != nullptr) (void)::munmap(pages.begin, pages.size);
 }
 
 bool maps_exhausted() noexcept {
