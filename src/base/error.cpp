@@ -1,46 +1,79 @@
 // The names of error codes, and the text of an Error.
 #include <safetensors/error.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <utility>
-
 namespace safetensors {
 inline namespace v0 {
-namespace {
 
-constexpr std::size_t kCodes = 256;  // every code is below
+#define SAFETENSORS_NAME_OF(code) \
+  case Errc::code:                \
+    return #code
 
-// The compiler puts the argument of a template into the text of the function: "... kCode = safetensors::v0::Errc::ok]".
-// If no code has the number, it writes "... kCode = (safetensors::v0::Errc)7]". With another type than `auto`, GCC
-// would write more.
-template <Errc kCode>
-constexpr auto name_of() noexcept {
-  constexpr std::string_view kText = __PRETTY_FUNCTION__;
-  constexpr std::size_t kBegin = kText.find_last_of(":)") + 1;
-  return kText[kBegin - 1] == ')' ? "unknown" : kText.substr(kBegin, kText.size() - 1 - kBegin);
-}
-
-// A name that ends with NUL.
-template <Errc kCode>
-constexpr auto kName = [] {
-  std::array<char, name_of<kCode>().size() + 1> name{};
-  std::ranges::copy(name_of<kCode>(), name.begin());
-  return name;
-}();
-
-template <std::size_t... kNumbers>
-constexpr auto names_of(std::index_sequence<kNumbers...>) noexcept {
-  return std::array{kName<static_cast<Errc>(kNumbers)>.data()...};
-}
-
-}  // namespace
-
+// The switch has no default, so the compiler finds a code without a name.
 const char* to_string(Errc code) noexcept {
-  static constexpr auto kNames = names_of(std::make_index_sequence<kCodes>());
-  return kNames[std::min(static_cast<std::size_t>(code), kCodes - 1)];
+  switch (code) {
+    SAFETENSORS_NAME_OF(ok);
+    SAFETENSORS_NAME_OF(header_too_small);
+    SAFETENSORS_NAME_OF(header_too_large);
+    SAFETENSORS_NAME_OF(invalid_header_length);
+    SAFETENSORS_NAME_OF(invalid_utf8);
+    SAFETENSORS_NAME_OF(json_syntax);
+    SAFETENSORS_NAME_OF(json_leading_whitespace);
+    SAFETENSORS_NAME_OF(json_depth);
+    SAFETENSORS_NAME_OF(json_number);
+    SAFETENSORS_NAME_OF(json_type);
+    SAFETENSORS_NAME_OF(json_integer);
+    SAFETENSORS_NAME_OF(unknown_dtype);
+    SAFETENSORS_NAME_OF(missing_field);
+    SAFETENSORS_NAME_OF(duplicate_key);
+    SAFETENSORS_NAME_OF(invalid_offset);
+    SAFETENSORS_NAME_OF(size_overflow);
+    SAFETENSORS_NAME_OF(misaligned_size);
+    SAFETENSORS_NAME_OF(size_mismatch);
+    SAFETENSORS_NAME_OF(incomplete_data);
+    SAFETENSORS_NAME_OF(invalid_index);
+    SAFETENSORS_NAME_OF(ambiguous_checkpoint);
+    SAFETENSORS_NAME_OF(reserved_name);
+    SAFETENSORS_NAME_OF(duplicate_name);
+    SAFETENSORS_NAME_OF(data_length);
+    SAFETENSORS_NAME_OF(invalid_alignment);
+    SAFETENSORS_NAME_OF(overlapping_write);
+    SAFETENSORS_NAME_OF(incomplete_write);
+    SAFETENSORS_NAME_OF(writer_closed);
+    SAFETENSORS_NAME_OF(invalid_argument);
+    SAFETENSORS_NAME_OF(not_found);
+    SAFETENSORS_NAME_OF(dtype_mismatch);
+    SAFETENSORS_NAME_OF(misaligned_memory);
+    SAFETENSORS_NAME_OF(buffer_size);
+    SAFETENSORS_NAME_OF(not_writable);
+    SAFETENSORS_NAME_OF(shape_mismatch);
+    SAFETENSORS_NAME_OF(overlapping_destination);
+    SAFETENSORS_NAME_OF(value_out_of_range);
+    SAFETENSORS_NAME_OF(slice_index);
+    SAFETENSORS_NAME_OF(slice_step);
+    SAFETENSORS_NAME_OF(slice_rank);
+    SAFETENSORS_NAME_OF(slice_bits);
+    SAFETENSORS_NAME_OF(slice_syntax);
+    SAFETENSORS_NAME_OF(slice_not_contiguous);
+    SAFETENSORS_NAME_OF(out_of_memory);
+    SAFETENSORS_NAME_OF(open_failed);
+    SAFETENSORS_NAME_OF(not_regular_file);
+    SAFETENSORS_NAME_OF(read_failed);
+    SAFETENSORS_NAME_OF(write_failed);
+    SAFETENSORS_NAME_OF(sync_failed);
+    SAFETENSORS_NAME_OF(replace_failed);
+    SAFETENSORS_NAME_OF(replaced_not_durable);
+    SAFETENSORS_NAME_OF(file_truncated);
+    SAFETENSORS_NAME_OF(file_changed);
+    SAFETENSORS_NAME_OF(map_failed);
+    SAFETENSORS_NAME_OF(unsupported);
+    SAFETENSORS_NAME_OF(device_failed);
+    SAFETENSORS_NAME_OF(header_does_not_fit);
+    SAFETENSORS_NAME_OF(cancelled);
+  }
+  return "unknown";
 }
+
+#undef SAFETENSORS_NAME_OF
 
 std::string Error::to_string() const {
   std::string out;
