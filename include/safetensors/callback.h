@@ -35,8 +35,8 @@ class Callback<Return(Parameters...)> {
   Callback() noexcept = default;
   Callback(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
   /// @}
-  /// Takes a function. A null pointer to a function and an empty std::function make a Callback without a function. May
-  /// throw what a copy of the function throws, and `std::bad_alloc`.
+  /// Takes a function. A null pointer to a function and an empty std::function make a Callback without a function. The
+  /// constructor may throw `std::bad_alloc`, and what the copy of the function throws.
   template <class Function,
             std::enable_if_t<detail::kIsFunctionFor<Function, Callback, Return, Parameters...>, int> = 0>
   Callback(Function function) {  // NOLINT(google-explicit-constructor)

@@ -206,7 +206,7 @@ Result<std::shared_ptr<const CheckpointState>> open_checkpoint(std::span<const s
   return base::guarded([&]() -> Result<std::shared_ptr<const CheckpointState>> {
     if (paths.empty()) return base::make_error(Errc::invalid_argument, "no paths were given");
     base::Cancellation cancellation(options.parse.cancelled);
-    Error gone;  // what the attempt before did not find
+    Error gone;  // the error of the attempt before, which did not find a file
     for (int attempt = 1;; ++attempt) {
       const Result<Resolved> parts = resolve_paths(paths, cancellation);  // an index takes memory: one at a time
       if (attempt > 1 && parts && has_path(**parts, gone.path)) return gone;

@@ -48,7 +48,7 @@ std::int64_t last_change(const os::FileStatus& file) noexcept {
 }
 
 // Returns whether the folder of a writer has only files. changed: set to the time of the last change of any file, if
-// that is later. Skips what it cannot examine.
+// that is later. Ignores files that it cannot examine.
 bool has_only_files(int folder, std::int64_t& changed) {
   const Result<std::vector<std::string>> names = os::list_open_directory(folder, "");
   for (const std::string& name : names ? *names : std::vector<std::string>()) {

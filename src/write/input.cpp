@@ -7,6 +7,7 @@
 #include "write/input.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -33,6 +34,14 @@ struct FileWork {
   std::vector<Input> inputs;  // in the order of their bytes, and without empty tensors
   bool chunked = false;       // a task for each chunk of the file; else one task
   std::size_t first_task = 0;
+
+  // task: counted over all files.
+  Status run(std::size_t task) const {
+    if (!chunked) return write(0, ~std::uint64_t{0});
+    const std::uint64_t start = file->data_start();
+    const std::uint64_t chunk = std::uint64_t{task - first_task} * io::kDirectChunk;
+    return write(std::max(chunk, start) - start, std::max(chunk + io::kDirectChunk, start) - start);
+  }
 
   // Writes the range [begin, end) of the data of the file. It must lie in one chunk, if the work is chunked.
   Status write(std::uint64_t begin, std::uint64_t end) const {
@@ -143,18 +152,19 @@ Status write_inputs(WriteSession& session, std::span<std::vector<Input>> inputs,
     one_thread = one_thread || !std::ranges::all_of(work.inputs, concurrent);
   }
   if (one_thread) threads = 1;
+  std::vector<std::atomic<std::size_t>> left(files.size());  // tasks of each file
+  for (std::size_t i = 0; i < files.size(); ++i)
+    left[i] = (i + 1 < files.size() ? files[i + 1].first_task : tasks) - files[i].first_task;
   const auto run = [&](std::size_t task) {
-    const FileWork& work = *std::prev(std::ranges::upper_bound(files, task, {}, &FileWork::first_task));
-    if (!work.chunked) return work.write(0, ~std::uint64_t{0});
-    const std::uint64_t start = work.file->data_start();
-    const std::uint64_t chunk = std::uint64_t{task - work.first_task} * io::kDirectChunk;
-    return work.write(std::max(chunk, start) - start, std::max(chunk + io::kDirectChunk, start) - start);
+    const auto work = std::prev(std::ranges::upper_bound(files, task, {}, &FileWork::first_task));
+    Status status = work->run(task);
+    // The sync of a file runs while other threads write the next files.
+    if (status && --left[static_cast<std::size_t>(work - files.begin())] == 0) status = work->file->file()->finish();
+    return status;
   };
-  const auto finish = [&](std::size_t file) { return files[file].file->file()->finish(); };
   const Callback<bool()> ask = [&] { return session.meter.ask(); };
   base::Cancellation cancellation(ask);
-  Status status = os::run_parallel(tasks, threads, run, &cancellation);
-  if (status) status = os::run_parallel(files.size(), threads, finish, &cancellation);
+  const Status status = os::run_parallel(tasks, threads, run, &cancellation);
   return status ? session.commit() : status;
 }
 
