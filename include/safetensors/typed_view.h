@@ -25,7 +25,10 @@ struct Elements {
       : span(given), shape(std::move(given_shape)), owner(std::move(given_owner)) {}
   Elements(const Elements&) = default;
   Elements(Elements&& other) noexcept { swap(other); }
-  Elements& operator=(const Elements& other) { return *this = Elements(other); }
+  Elements& operator=(const Elements& other) {
+    Elements(other).swap(*this);
+    return *this;
+  }
   Elements& operator=(Elements&& other) noexcept {
     Elements(std::move(other)).swap(*this);
     return *this;
