@@ -60,10 +60,10 @@ install_python() {
     "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
 }
 
-# build_package: builds and installs library, command and Python package. A Release takes the compilers half as long again.
+# build_package: builds and installs all. -O0 takes as long as -Og, -O2 half as long again. GCC's larger heap saves a twelfth.
 build_package() {
   "$environment/bin/pip" install -v --no-compile --no-build-isolation --no-deps --force-reinstall \
     --config-settings=cmake.build-type=RelWithDebInfo --config-settings=cmake.define.CMAKE_UNITY_BUILD_BATCH_SIZE=32 \
-    "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og -DNDEBUG" --config-settings=build-dir="$tree" \
-    "--config-settings=build.targets=safetensors_native;safetensors_cli" .
+    "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO=-Og -DNDEBUG --param ggc-min-heapsize=500000" \
+    --config-settings=build-dir="$tree" "--config-settings=build.targets=safetensors_native;safetensors_cli" .
 }
