@@ -221,7 +221,7 @@ bool is_folder(const std::string& path) {
 
 FolderNames names_in(const std::string& folder) {
   const Result<std::vector<std::string>> all = os::list_directory(folder);
-  if (!all) return {.failed = all.error()};
+  if (!all) return {.files = {}, .folders = {}, .failed = all.error()};
   FolderNames names;
   for (const std::string& name : *all) {
     std::error_code unknown;
