@@ -175,7 +175,7 @@ constexpr auto kDiffTable = joined(
          "name|max-error|relative|differing"},
         {"--top", "N", "show only the first N lines of the table"},
         {"--by-layer", nullptr, "one line per layer: the layers that changed"},
-        {"--exit-zero", nullptr, "return 0, too, if A and B differ"},
+        {"--exit-zero", nullptr, "return 0 even if A and B differ"},
         {"-b,--brief", nullptr, "print only the last line"},
         kJsonOption,
     });
@@ -408,8 +408,8 @@ values are compared as numbers.)",
     .options = kDiffTable,
     .apart = kDiffApart,
     .details = R"(MAX ERROR is the largest |a - b| in the tensor, MEAN ERROR the sum of all |a - b| divided by the
-number of elements, and RELATIVE this sum divided by the sum of all |b|. They are nan if an element is NaN in A or B
-only. FIRST is the index of the first element that differs. With --by-layer, a line is for all tensors whose names
+number of elements, and RELATIVE this sum divided by the sum of all |b|. They are nan if an element is NaN in only one
+of A and B. FIRST is the index of the first element that differs. With --by-layer, a line is for all tensors whose names
 begin alike up to the first number, such as model.layers.10, or else up to the last dot. ELEMENTS are those of the
 tensors that differ.)",
     .examples = R"(safetensors diff before.safetensors after.safetensors

@@ -25,8 +25,7 @@ namespace {
 
 constexpr Option kHashTable[] = {
     {"--tensors", nullptr, "print one line per tensor: its digest and PATH:NAME"},
-    {"--check", nullptr,
-     "read digests and names from each FILE, with or without tensors, and compare them with the files"},
+    {"--check", nullptr, "read digests and names of files or tensors from each FILE, and compare them with the files"},
     kJsonOption,
 };
 

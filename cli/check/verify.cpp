@@ -248,15 +248,15 @@ Exit verify_file(const std::string& path, const Result<File>& file, const Report
   return code;
 }
 
-// Names the temporary files that killed writers left in the folder of a model. The next writer that replaces a file
-// there removes them.
+// Names the temporary files that killed writers left in the folder of a model. A later writer removes them, if it
+// replaces a file there or writes a model there.
 void note_leftovers(const std::string& path, const Report& report) {
   const std::string folder = is_folder(path) ? path : std::filesystem::path(path).parent_path().string();
   const Result<std::vector<std::string>> found = io::clean_directory(folder.empty() ? "." : folder, {.dry_run = true});
   const std::vector<std::string> left = found ? *found : std::vector<std::string>();
   if (report.json != nullptr) report.json->field("leftovers", left).line();
   for (const std::string& one : left)
-    report.note(one, "left by a killed writer; the next command that replaces a file there removes it");
+    report.note(one, "left by a killed writer; a save that replaces a file or writes a model there removes it");
 }
 
 // Prints the verdict of the files of a model as one set. files: the worst verdict of the files, without their values.
@@ -402,11 +402,11 @@ overflow, 8 whole bytes, 9 sizes, 10 the length of the file. There are no rules 
 
 A model of several files gets one more verdict: whether each tensor of the index is in its file, and whether the index
 names all shards of the model. Without an index, no tensor may be in two files. Notes name the tensors in two files,
-other tensors and files that the index does not have, a wrong total_size, tensors that are not aligned, and temporary
-files of killed writers. These are not errors. An incomplete download gets lines that name the lost files and the
-number of missing bytes. Without an index, the names say which files are lost, such as
-STEM-00001-of-00006.safetensors, also if the files are several PATHs. A notice counts the folders below a model that
-are not checked without -R.)",
+tensors and files that the index does not name, a wrong total_size, tensors that are not aligned, and temporary files
+of killed writers. These are not errors. An incomplete download gets lines that name the lost files and the number of
+missing bytes. Without an index, names such as STEM-00001-of-00006.safetensors show which files are lost, also if you
+give the files as several PATHs. Without -R, folders below a model are not checked, and a notice gives their
+number.)",
     .options = kVerifyTable,
     .apart = kVerifyApart,
     .examples = R"(safetensors verify stable-diffusion/ --recursive

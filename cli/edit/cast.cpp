@@ -142,8 +142,8 @@ IN is a file or if OUT ends in .safetensors. Otherwise OUT is a folder, and tens
 To a float, casts tensors of F64, F32, F16 and BF16, and keeps all others. A cast to fewer bits rounds to nearest,
 ties to even. To an integer, casts tensors of I64, I32, I16, U64, U32 and U16, and keeps all others. A value that does
 not fit is an error, and nothing is written. Floats and integers of 8 bits or fewer usually have scales in other
-tensors. So they are only cast with --dtype, and an input that holds them needs --match, --exclude or --force before
-wider floats beside them are cast.)",
+tensors. So they are cast only with --dtype. If IN holds such tensors, its wider floats may be their scales: these
+are cast only with --match, --exclude or --force.)",
     .options = kCastTable,
     .details = R"(OVERFLOW counts elements that are too large for the new dtype: they become infinity, or in
 F8_E4M3 the largest number, or in the FNUZ dtypes NaN. UNDERFLOW counts elements that become zero, but are not zero.

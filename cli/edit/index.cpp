@@ -143,11 +143,11 @@ const Command kIndex = {
     .title = "Write the index of a model of several files.",
     .usage = "FOLDER",
     .description = R"(An index, such as model.safetensors.index.json, says which tensor is in which file of a folder.
-Writes the index of all shards of a model: the files that the old index names, and the others that are called
-STEM-00001-of-0000N.safetensors as these are. Without an old index: the files that are called so, or else all. FOLDER
-may also be an index in the folder. Shows the problems of the old index, which the new one does not have, and replaces
-it only with --force. Reads only headers. No index repairs a lost file, a tensor that is in no file, or a tensor in
-two files that the old index does not name: then the error says what to do. verify also finds the problems.)",
+Writes the index of all shards of a model: the files that the old index names, and the files whose names differ from
+theirs only in the number. Without an old index: the files STEM-00001-of-0000N.safetensors, or else all files. FOLDER
+may also be an index in the folder. Shows the problems of the old index, and replaces it only with --force. Reads only
+headers. Writes no index if a file is lost, if a tensor is in no file, or if a tensor is in two files and the old
+index names neither of them: the error says what to do. verify also finds the problems.)",
     .options = kIndexTable,
     .examples = R"(safetensors index llama-7b/
 safetensors index llama-7b/ --force)",

@@ -35,7 +35,7 @@ inline constexpr Option kWriteOptions[] = {
      "file  the old file or the new one\n"
      "none  no guarantee: the bytes reach the disk later",
      "full|file|none"},
-    {"-f,--force", nullptr, "replace the file OUT, or write into a folder OUT that holds files"},
+    {"-f,--force", nullptr, "replace OUT; a folder OUT keeps its other files"},
     {"-n,--dry-run", nullptr, "show what would be written, write nothing"},
     kJsonOption,
 };

@@ -350,8 +350,8 @@ constexpr auto kCatTable = joined(
          "json  the same as --json",
          "raw|npy|text|json"},
         {"--cast", "DTYPE",
-         "convert floats to F32, F64, F16, BF16 or an F8 dtype, to nearest even, or integers to another integer dtype; "
-         "also for npy, which has no BF16",
+         "convert floats to F32, F64, F16, BF16 or an F8 dtype, rounded to nearest even, or integers to another "
+         "integer dtype. NumPy lacks BF16: cast it for npy",
          nullptr, Values::dtype},
         {"--limit", "N",
          "in text, show at most N elements (2 or more) per dimension, the first and the last; 0 shows all (default: "

@@ -239,8 +239,8 @@ const Command kInfo = {
     .description = R"(A PATH is a file, a folder or an index of a model of several files, a pattern in quotes, or -
 for standard input. Shows the size, the header, the number of tensors and parameters, totals per dtype, the alignment
 of the tensors, the metadata and the largest tensors. A misaligned tensor must be copied before its elements can be
-used. Long metadata values are cut: see meta ls. Reads headers only. A file may end in its data: a notice says how
-much is missing.)",
+used. Long metadata values are cut: see meta ls. Reads headers only. If the data of a file is incomplete, a notice
+says how much is missing.)",
     .options = kInfoTable,
     .examples = R"(safetensors info model.safetensors
 safetensors info llama-7b/

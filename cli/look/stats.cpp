@@ -168,7 +168,7 @@ or 1.)",
     .options = kStatsTable,
     .apart = kStatsApart,
     .details = R"(STD is the population standard deviation. ABSMAX is the largest |x|. ZEROS counts 0.0 and -0.0,
-INF both infinities. A line of - says that no number is finite.)",
+INF both infinities. If no number is finite, MIN, MAX, MEAN, STD and ABSMAX are shown as -.)",
     .examples = R"(safetensors stats model.safetensors
 safetensors stats llama-7b/ --match '*.k_proj.*' --sort absmax
 safetensors stats llama-7b/ --layers 0-3 --dtype f16 --sort nan

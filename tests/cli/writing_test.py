@@ -185,7 +185,7 @@ class KilledTest(WritingTest):
         self.assertEqual(self.state()[self.model], before[self.model])
         for name in "ab":
             make_sparse(os.path.join(self.folder, name + ".safetensors"), 1 << 16)
-        note = f"{left}: note: left by a killed writer; the next command that replaces a file there removes it"
+        note = f"{left}: note: left by a killed writer; a save that replaces a file or writes a model there removes it"
         self.assertIn(note, self.run_command("verify", self.folder + "/?.safetensors").stdout.decode().splitlines())
         self.assertEqual(
             json.loads(self.run_command("verify", self.folder + "/?.safetensors", "--json").stdout)["files"][0][
