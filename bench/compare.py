@@ -43,7 +43,7 @@ PEERS = [peer for peer in ADAPTERS if peer != "ours"]
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON", help="one of " + ", ".join(PEERS))
-    parser.add_argument("--make-environments", metavar="DIR", help="make those of the other peers, in DIR")
+    parser.add_argument("--make-environments", metavar="DIR", help="make the environments of the other peers in DIR")
     parser.add_argument("--ours", metavar="PYTHON", default=sys.executable, help="by default the one that runs this")
     parser.add_argument("--limits", metavar="PROGRAM", help="bench/limits; by default the newest in build/")
     parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="of the large files")

@@ -48,7 +48,7 @@ def _gate(row: Row, ours: Result, gate: Gate) -> tuple[str, bool] | None:
     have = ours.values.get(gate.kind, 0)
     if gate.kind == "cpu":
         value = have / row.bytes * (1 << 30)
-        return f"CPU seconds a GiB <= {gate.value:g}: {value:.3f}", value <= gate.value
+        return f"CPU seconds per GiB <= {gate.value:g}: {value:.3f}", value <= gate.value
     base = row.bytes if gate.kind != "read" or row.work.processes > 1 else row.limit_bytes()
     spare = 16 * MIB if gate.kind == "peak" else 0
     says = {
