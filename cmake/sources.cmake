@@ -29,7 +29,7 @@ function(safetensors_list_sources root system)
   set(reader ${sources})
   list(FILTER reader EXCLUDE REGEX "^src/(io|write)/|^src/format/checkpoint/")
   list(FILTER reader EXCLUDE REGEX "^src/c/write[.]cpp|/(cuda|dynamic)_library[.]cpp")
-  list(FILTER reader EXCLUDE REGEX "/(byte_size|cast_losses|header_writer|new_header)[.]cpp")
+  list(FILTER reader EXCLUDE REGEX "/(byte_size|cast_losses|change|header_writer|new_header|rename)[.]cpp")
   list(APPEND reader src/io/source_reader.cpp src/format/checkpoint/model_names.cpp
        src/format/checkpoint/shard_index.cpp)
   list(REMOVE_ITEM sources ${reader})

@@ -6,6 +6,9 @@
 
 namespace safetensors::os {
 
+// The maximum number of bytes per read or write. macOS refuses more than INT_MAX, and Linux transfers no more.
+inline constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
 // Combine them with |. Every descriptor is closed in a new program (exec), whatever the flags are.
 enum class OpenFlags : std::uint32_t {
   none = 0,

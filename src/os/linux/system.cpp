@@ -1,5 +1,5 @@
-// The calls of Linux about files and processors. Each does little more than one system call: tests answer system calls
-// in place of the kernel, so all decisions are in the callers.
+// The calls of Linux about files and processors. change.cpp has those that change files. Each does little more than one
+// system call: tests answer system calls in place of the kernel, so all decisions are in the callers.
 //
 // File systems are classified by the magic number of statfs(). Most numbers are written out, because <linux/magic.h>
 // does not name all of them. An unknown number means local.
@@ -7,19 +7,15 @@
 #include <linux/magic.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 
-#include "os/directory.h"
 #include "os/file_status.h"
 #include "os/open.h"
-#include "os/path.h"
 #include "os/process.h"
 #include "os/system.h"
 #include "os/system_error.h"
@@ -38,13 +34,6 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
   (void)std::snprintf(text, sizeof text, "/proc/self/fd/%d", descriptor);
 }
 
-std::ptrdiff_t copy_range(int from, std::uint64_t from_offset, int to, std::uint64_t to_offset,
-                          std::size_t size) noexcept {
-  auto from_position = static_cast<off_t>(from_offset);
-  auto to_position = static_cast<off_t>(to_offset);
-  return ::copy_file_range(from, &from_position, to, &to_position, size, 0);
-}
-
 int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
   struct statfs system;
@@ -57,41 +46,6 @@ int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
     alignment = {.known = true, .memory = status.stx_dio_mem_align, .offset = status.stx_dio_offset_align};
 #endif
   return 0;
-}
-
-int preallocate(int descriptor, std::uint64_t size) noexcept {
-  return ::fallocate(descriptor, 0, 0, static_cast<off_t>(size));
-}
-
-int start_writeback(int descriptor) noexcept {
-  return ::sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
-}
-
-int sync(int descriptor) noexcept {
-  return ::fsync(descriptor);
-}
-
-int sync_file_system(int descriptor) noexcept {
-  return ::syncfs(descriptor);
-}
-
-int rename_new(int directory, const char* from, const char* to) noexcept {
-  constexpr unsigned kNoReplace = 1;  // RENAME_NOREPLACE; musl before 1.2.6 has no renameat2()
-  if (::syscall(SYS_renameat2, directory, from, directory, to, kNoReplace) == 0) return 0;
-  // Without the flag, rename() replaces an empty directory and no other one.
-  return errno == EINVAL || errno == ENOSYS ? ::renameat(directory, from, directory, to) : -1;
-}
-
-int link_at(int descriptor, int directory, const char* name) noexcept {
-  // AT_EMPTY_PATH would not need /proc, but before Linux 6.10 it needs a capability.
-  return ::linkat(AT_FDCWD, DescriptorPath(descriptor).text, directory, name, AT_SYMLINK_FOLLOW);
-}
-
-bool linkable(int descriptor) noexcept {
-  FileStatus file, found;
-  return status_of(descriptor, file) == 0 &&
-         status_of_path(DescriptorPath(descriptor).text, Symlinks::follow, found) == 0 &&
-         file.identity.same_file(found.identity);
 }
 
 FileSystem classify_file_system(std::uint64_t magic) noexcept {
@@ -135,18 +89,6 @@ FileSystem file_system_of(int descriptor) noexcept {
   if (retry([&] { return ::fstatfs(descriptor, &status); }) != 0) return FileSystem::local;
   // f_type is a signed long on most systems, and the magic numbers have 32 bits.
   return classify_file_system(static_cast<std::uint32_t>(status.f_type));
-}
-
-std::string name_key(std::string_view name) {
-  return std::string(name);
-}
-
-Result<std::vector<std::string>> paths_of_open_files() {
-  constexpr const char* kOpenFiles = "/proc/self/fd";
-  Result<std::vector<std::string>> paths = list_directory(kOpenFiles);
-  if (!paths) return paths;
-  for (std::string& path : *paths) path = join_path(kOpenFiles, path);
-  return paths;
 }
 
 unsigned allowed_processors() noexcept {

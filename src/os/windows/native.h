@@ -21,8 +21,7 @@ namespace safetensors::os::windows {
 // Other programs may read, write, rename and remove an open file, as on other systems.
 inline constexpr DWORD kShareAll = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
-inline constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;  // bytes per read or write
-inline constexpr int kMaxDescriptors = 8192;                       // of the universal C library
+inline constexpr int kMaxDescriptors = 8192;   // of the universal C library
 inline constexpr DWORD kQuotaExceeded = 1295;  // ERROR_DISK_QUOTA_EXCEEDED, which older headers lack
 
 // Sets errno to the number that stands for an error of Windows, and returns -1.

@@ -1,4 +1,4 @@
-// Opens, examines, reads, writes and changes files. Handles of CreateFile() are wrapped in descriptors of the C
+// Opens, examines and reads files. Handles of CreateFile() are wrapped in descriptors of the C
 // library.
 //
 // Every file is open for all kinds of sharing, so that another program may rename or remove it, as on other systems.
@@ -99,7 +99,7 @@ std::ptrdiff_t read_at(int descriptor, void* bytes, std::size_t size, std::uint6
   const HANDLE handle = windows::handle_of(descriptor);
   DWORD count = 0;
   const DWORD error = windows::call_at(handle, offset, count, [&](OVERLAPPED* at) {
-    return ::ReadFile(handle, bytes, static_cast<DWORD>(std::min(size, windows::kMaxTransfer)), &count, at);
+    return ::ReadFile(handle, bytes, static_cast<DWORD>(std::min(size, kMaxTransfer)), &count, at);
   });
   if (error == ERROR_HANDLE_EOF) return 0;
   return error == NO_ERROR ? static_cast<std::ptrdiff_t>(count) : windows::fail(error);
@@ -197,21 +197,6 @@ FileSystem file_system_of(int descriptor) noexcept {
   return windows::path_of(handle).starts_with(L"\\\\?\\UNC\\") ? FileSystem::remote : FileSystem::local;
 }
 
-namespace {
-
-// Windows flushes a file only through a handle that may write. If this handle may not, the function opens the file
-// again, if the permissions of the file allow that.
-DWORD flush(HANDLE handle) noexcept {
-  if (::FlushFileBuffers(handle)) return NO_ERROR;
-  if (const DWORD error = ::GetLastError(); error != ERROR_ACCESS_DENIED) return error;
-  const windows::Handle writable(
-      ::ReOpenFile(handle, FILE_WRITE_DATA | SYNCHRONIZE, windows::kShareAll, FILE_FLAG_BACKUP_SEMANTICS));
-  if (!writable.valid()) return ERROR_ACCESS_DENIED;
-  return ::FlushFileBuffers(writable.get()) ? DWORD{NO_ERROR} : ::GetLastError();
-}
-
-}  // namespace
-
 DescriptorPath::DescriptorPath(int descriptor) noexcept {
   std::memcpy(text, "<", 2);  // after a failure: no file has this name
   try {
@@ -219,15 +204,6 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
     if (path.size() < sizeof text) std::memcpy(text, path.c_str(), path.size() + 1);
   } catch (const std::bad_alloc&) {
   }
-}
-
-std::ptrdiff_t write_at(int descriptor, const void* bytes, std::size_t size, std::uint64_t offset) noexcept {
-  const HANDLE handle = windows::handle_of(descriptor);
-  DWORD count = 0;
-  const DWORD error = windows::call_at(handle, offset, count, [&](OVERLAPPED* at) {
-    return ::WriteFile(handle, bytes, static_cast<DWORD>(std::min(size, windows::kMaxTransfer)), &count, at);
-  });
-  return error == NO_ERROR ? static_cast<std::ptrdiff_t>(count) : windows::fail(error);
 }
 
 // Offsets and buffers must be multiples of a sector.
@@ -239,46 +215,6 @@ int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   const auto sector = static_cast<std::uint32_t>(storage.LogicalBytesPerSector);
   if (sector != 0) alignment = {.known = true, .memory = sector, .offset = sector};
   return 0;
-}
-
-// The file gets its space and its size. Some file systems only give it the size.
-int preallocate(int descriptor, std::uint64_t size) noexcept {
-  const HANDLE handle = windows::handle_of(descriptor);
-  FILE_ALLOCATION_INFO space;
-  space.AllocationSize.QuadPart = static_cast<LONGLONG>(size);
-  if (!::SetFileInformationByHandle(handle, FileAllocationInfo, &space, sizeof space)) {
-    const DWORD error = ::GetLastError();
-    if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL || error == windows::kQuotaExceeded)
-      return windows::fail(error);
-  }
-  FILE_END_OF_FILE_INFO end;
-  end.EndOfFile.QuadPart = static_cast<LONGLONG>(size);
-  return ::SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end) ? 0 : windows::fail();
-}
-
-// Some file systems refuse to flush a folder. Then the rename before is in the journal of NTFS: it is whole or absent
-// after a power cut. So only a device that fails to flush a folder is an error.
-int sync(int descriptor) noexcept {
-  const HANDLE handle = windows::handle_of(descriptor);
-  const DWORD error = flush(handle);
-  if (error == NO_ERROR) return 0;
-  windows::fail(error);
-  return windows::is_directory(handle) && errno != EIO ? 0 : -1;
-}
-
-// Permissions of Windows are lists, which a new file gets from its folder.
-int change_mode(int, std::uint32_t) noexcept {
-  return 0;
-}
-
-int change_owner(int, std::uint32_t, std::uint32_t) noexcept {
-  return failed_with(EOPNOTSUPP);
-}
-
-int make_directory(int directory, const char* name, std::uint32_t) noexcept {
-  const auto path = windows::native_path(directory, name);
-  if (!path) return -1;
-  return ::CreateDirectoryW(path->c_str(), nullptr) ? 0 : windows::fail();
 }
 
 // The mask is 0 if the process uses several groups of processors: then it has no limit.

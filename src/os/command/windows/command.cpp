@@ -111,7 +111,7 @@ void fill_standard_descriptors() noexcept {
 
 std::ptrdiff_t read_next(int descriptor, void* bytes, std::size_t size) noexcept {
   DWORD count = 0;
-  const auto wanted = static_cast<DWORD>(std::min(size, windows::kMaxTransfer));
+  const auto wanted = static_cast<DWORD>(std::min(size, kMaxTransfer));
   if (::ReadFile(windows::handle_of(descriptor), bytes, wanted, &count, nullptr))
     return static_cast<std::ptrdiff_t>(count);
   const DWORD error = ::GetLastError();
@@ -121,7 +121,7 @@ std::ptrdiff_t read_next(int descriptor, void* bytes, std::size_t size) noexcept
 
 std::ptrdiff_t write_next(int descriptor, const void* bytes, std::size_t size) noexcept {
   DWORD count = 0;
-  const auto wanted = static_cast<DWORD>(std::min(size, windows::kMaxTransfer));
+  const auto wanted = static_cast<DWORD>(std::min(size, kMaxTransfer));
   if (!::WriteFile(windows::handle_of(descriptor), bytes, wanted, &count, nullptr)) return windows::fail();
   return static_cast<std::ptrdiff_t>(count);
 }
