@@ -42,15 +42,14 @@ class TorchMaker final : public Maker {
       raise("torch cannot hold " + std::string(to_string(dtype)) +
             " in the byte order of files on a big-endian machine");
     const nb::handle type = dtype_of(dtype);
-    const std::vector<std::uint64_t> shape = shape_of(array);
     nb::object tensor;
     if (array.nbytes() == 0) {
-      tensor = empty_(to_tuple(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
+      tensor = empty_(to_tuple(shape_of(array)), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
       if (modes_.is_valid() && nb::cast<int>(modes_()) != 0 && !dispatch_mode_(fake_).is_none())
         throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
-      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type, shape);
+      tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type);
     }
     return device_.cpu() ? tensor : tensor.attr("to")(to_str(device_.name));
   }
@@ -76,7 +75,8 @@ class TorchMaker final : public Maker {
 
   // Exports bytes, then sets them as the storage of an empty tensor. tensor.view(dtype) would make a view of another
   // tensor, and autograd treats views differently.
-  nb::object reinterpret(const Array& array, nb::handle type, ShapeView shape) {
+  nb::object reinterpret(const Array& array, nb::handle type) {
+    const std::vector<std::uint64_t> shape = shape_of(array);
     const std::span<std::byte> memory(const_cast<std::byte*>(array.bytes().data()),
                                       static_cast<std::size_t>(array.nbytes()));
     const nb::object bytes = import(Array(Dtype::U8, Shape({array.nbytes()}), memory, array.owner(), array.memory()));
