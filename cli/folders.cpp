@@ -78,7 +78,7 @@ std::vector<std::string> models_in(const std::string& folder, const FolderNames&
   for (const format::ShardSet& set : indexed ? std::vector<format::ShardSet>() : format::shard_sets(names.files)) {
     // Files beside `STEM.safetensors` are leftovers of an older save.
     const bool replaced = std::ranges::binary_search(names.files, set.stem + ".safetensors");
-    if (set.count == 1 || replaced || (!partial && !set.missing().empty())) continue;
+    if (set.count == 1 || replaced || (!partial && !set.complete())) continue;
     found.push_back(pattern_of(folder, set.names[0]));
     for (const std::string& name : set.names) used.insert(path_in_folder(folder, name));
   }

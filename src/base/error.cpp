@@ -1,5 +1,9 @@
-// The names of error codes, and the text of an Error.
-#include <safetensors/error.h>
+// The names of error codes, the text of an Error, and errors that every layer makes.
+#include "base/error.h"
+
+#include <exception>
+#include <new>
+#include <stdexcept>
 
 namespace safetensors {
 inline namespace v0 {
@@ -84,4 +88,46 @@ std::string Error::to_string() const {
 }
 
 }  // namespace v0
+
+namespace base {
+
+Error make_error(Errc code, std::string message, std::string_view path) {
+  return Error{.code = code, .path = std::string(path), .message = std::move(message)};
+}
+
+Error with_path(Error error, std::string_view path) {
+  if (error.path.empty()) error.path = path;
+  return error;
+}
+
+Error out_of_memory() noexcept {
+  return Error{.code = Errc::out_of_memory, .message = "out of memory"};
+}
+
+Error memory_error() {
+  const auto failed = [](const std::exception&) { return out_of_memory(); };
+  return caught<std::bad_alloc>([&] { return caught<std::length_error>([]() -> Error { raise_again(); }, failed); },
+                                failed);
+}
+
+Error caller_error(Errc code, std::string_view what, std::uint64_t offset) noexcept {
+  return guarded([&] {
+    return Error{.code = code,
+                 .offset = offset,
+                 .message = std::string(what) + " threw an exception: " + printable(exception_text())};
+  });
+}
+
+Error opening_cancelled() noexcept {
+  return guarded([] { return make_error(Errc::cancelled, kOpeningCancelled); });
+}
+
+Error cancelled(std::uint64_t completed, std::uint64_t total, std::string_view path) noexcept {
+  return guarded([&] {
+    return make_error(Errc::cancelled,
+                      "cancelled after " + std::to_string(completed) + " of " + std::to_string(total) + " bytes", path);
+  });
+}
+
+}  // namespace base
 }  // namespace safetensors

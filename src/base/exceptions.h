@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <utility>
+#include <string>
 
 namespace safetensors::base {
 
@@ -29,15 +29,31 @@ auto caught(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
   }
 }
 
-// Returns body(). If body throws, returns otherwise(text) with the text of the exception.
+// Returns body(). If body throws anything, returns otherwise(), which may call raise_again().
 template <class Body, class Otherwise>
-auto caught_text(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
+auto caught_all(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
   try {
     return body();
-  } catch (const std::exception& exception) {
-    return otherwise(exception.what());
   } catch (...) {
-    return otherwise("not derived from std::exception");
+    return otherwise();
+  }
+}
+
+// Throws the exception again that is being handled.
+[[noreturn]] inline void raise_again() {
+  throw;
+}
+
+// Returns the text of the exception that is being handled. Throws std::bad_alloc again.
+inline std::string exception_text() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "not derived from std::exception";
   }
 }
 
@@ -56,16 +72,18 @@ auto caught(Body&& body, Otherwise&&) -> decltype(body()) {
 }
 
 template <class Body, class Otherwise>
-auto caught_text(Body&& body, Otherwise&&) -> decltype(body()) {
+auto caught_all(Body&& body, Otherwise&&) -> decltype(body()) {
   return body();
 }
 
-#endif
-
-// Returns body(). If body throws anything, returns otherwise().
-template <class Body, class Otherwise>
-auto caught_all(Body&& body, Otherwise&& otherwise) noexcept -> decltype(body()) {
-  return caught_text(std::forward<Body>(body), [&](const char*) { return otherwise(); });
+[[noreturn]] inline void raise_again() {
+  std::abort();
 }
+
+inline std::string exception_text() {
+  std::abort();
+}
+
+#endif
 
 }  // namespace safetensors::base

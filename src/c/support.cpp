@@ -46,6 +46,17 @@ safetensors_status report(const Error& error, safetensors_error* out) noexcept {
   return status;
 }
 
+safetensors_status run(safetensors_error* out, void (*body)(const void* closure, Call& call),
+                       const void* closure) noexcept {
+  return base::caught_all(
+      [&] {
+        Call call;
+        body(closure, call);
+        return call.ok() ? report({}, out) : report(call.status().error(), out);
+      },
+      [&] { return report(base::out_of_memory(), out); });
+}
+
 std::optional<Dtype> known_dtype(safetensors_dtype number) noexcept {
   for (const Dtype dtype : all_dtypes())
     if (static_cast<safetensors_dtype>(dtype) == number) return dtype;

@@ -153,17 +153,16 @@ class Call {
   Status status_;
 };
 
-// Runs body with a Call, and reports its error or the exception that body throws: bad_alloc, or length_error for a
-// count that no memory could hold.
+// Runs body(closure, call) with a Call, and reports its error or the exception that body throws: bad_alloc, or
+// length_error for a count that no memory could hold.
+safetensors_status run(safetensors_error* out, void (*body)(const void* closure, Call& call),
+                       const void* closure) noexcept;
+
+// Runs body(call) in the same way.
 template <class Body>
-safetensors_status guarded(safetensors_error* out, Body&& body) noexcept {
-  return base::caught_all(
-      [&] {
-        Call call;
-        std::forward<Body>(body)(call);
-        return call.ok() ? report({}, out) : report(call.status().error(), out);
-      },
-      [&] { return report(base::out_of_memory(), out); });
+safetensors_status guarded(safetensors_error* out, const Body& body) noexcept {
+  return run(
+      out, [](const void* closure, Call& call) { (*static_cast<const Body*>(closure))(call); }, &body);
 }
 
 // A callback of the caller, or none. Its result is true as long as it returns 0.

@@ -48,8 +48,8 @@ Error ambiguous(const std::string& folder, const std::vector<format::ModelFiles>
   const bool indexes = std::ranges::any_of(models, [](const auto& model) { return !model.index.empty(); });
   std::vector<std::string> names;
   for (const format::ModelFiles& model : models) {
-    if (model.shards) names.insert(names.end(), model.shards->names.begin(), model.shards->names.end());
-    if (!model.shards) names.push_back(model.whole.empty() ? model.index : model.whole);
+    for (const std::string& name : model.shards.names) names.push_back(name);
+    if (model.shards.names.empty()) names.push_back(model.whole.empty() ? model.index : model.whole);
   }
   std::sort(names.begin(), names.end());
   return ambiguous(folder, indexes ? " indexes" : " safetensors files without an index", names);
@@ -142,12 +142,12 @@ Status CheckpointPaths::add_folder(const std::string& given) {
   const format::ModelFiles& model = models[0];
   if (!model.index.empty() && (model.whole.empty() || index_counts(path, model)))
     return add_index(os::join_path(path, model.index));
-  if (!model.shards) return add_file(os::join_path(path, model.whole)), Status();
-  if (!model.shards->missing().empty())
+  if (model.shards.names.empty()) return add_file(os::join_path(path, model.whole)), Status();
+  if (!model.shards.complete())
     return base::make_error(
-        Errc::not_found, "a folder with " + model.shards->missing_text() + " (the pattern opens those that are there)",
+        Errc::not_found, "a folder with " + model.shards.missing_text() + " (the pattern opens those that are there)",
         path);
-  for (const std::string& name : model.shards->names) add_file(os::join_path(path, name));
+  for (const std::string& name : model.shards.names) add_file(os::join_path(path, name));
   return {};
 }
 

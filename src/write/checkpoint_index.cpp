@@ -38,7 +38,7 @@ std::string quoted_name(std::string_view name) {
 
 // Error: not_found, if a number is missing.
 Status check_numbers(const format::ShardSet& set, std::string_view folder) {
-  if (set.missing().empty()) return {};
+  if (set.complete()) return {};
   return base::make_error(Errc::not_found, "the folder has " + set.missing_text(), folder);
 }
 
@@ -190,17 +190,17 @@ class IndexMaker {
       return format::parse_shard_name(name) && (!stem_ || format::stem_of(name) == *stem_);
     });
     std::vector<format::ModelFiles> models = format::models_of(numbered);
-    std::erase_if(models, [](const format::ModelFiles& model) { return !model.shards; });
+    std::erase_if(models, [](const format::ModelFiles& model) { return model.shards.names.empty(); });
     if (models.size() > 1) {
       std::string message = "a folder with numbered files of " + std::to_string(models.size()) + " models:";
-      for (const format::ModelFiles& model : models) message += " " + quoted_name(model.shards->names[0]);
+      for (const format::ModelFiles& model : models) message += " " + quoted_name(model.shards.names[0]);
       return base::make_error(Errc::ambiguous_checkpoint, std::move(message), folder_);
     }
     const std::string stem = models.empty() ? stem_.value_or("model") : models[0].stem;
-    Status status = models.empty() ? Status() : check_numbers(*models[0].shards, folder_);
+    Status status = models.empty() ? Status() : check_numbers(models[0].shards, folder_);
     if (status) status = format::check_stem(stem);
     if (!status) return base::with_path(std::move(status).error(), folder_);
-    index_.files = models.empty() ? *std::move(names) : std::move(models[0].shards->names);
+    index_.files = models.empty() ? *std::move(names) : std::move(models[0].shards.names);
     if (!index_.name.empty()) return {};
     index_.name = models.empty() ? format::ModelNames::of_stem(stem).index : format::index_for(index_.files[0]);
     return read_old(os::join_path(folder_, index_.name));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/checked.h"
@@ -56,6 +55,15 @@ bool is_variant(std::string_view stem, std::string_view plain) noexcept {
   const std::size_t dot = plain.size();
   return stem.size() > dot + 1 && stem.starts_with(plain) && stem[dot] == '.' &&
          kDigits.find(stem[dot + 1]) == kDigits.npos;
+}
+
+// Returns the parts of a name that belongs to a set, or nullopt.
+std::optional<ShardName> counted_shard(std::string_view name) noexcept {
+  const std::optional<ShardName> shard = parse_shard_name(name);
+  if (!shard) return std::nullopt;
+  const std::optional<std::uint64_t> number = base::to_integer(shard->number);
+  const std::optional<std::uint64_t> count = base::to_integer(shard->count);
+  return number && count && *count <= kMaxCount && *number <= *count ? shard : std::nullopt;
 }
 
 std::string padded(std::size_t number, std::size_t digits) {
@@ -150,10 +158,11 @@ ModelNames ModelNames::of_index(std::string_view index, std::span<const std::str
   if (parts) names.index = index;
   const std::optional<ShardSet> set = shard_set(shards);
   if (!set || set->names[0].find('/') != std::string::npos) return names;
-  const ShardName shard = *parse_shard_name(set->names[0]);
+  const std::string& name = set->names[0];
+  const ShardName shard = *parse_shard_name(name);
   names.before = shard.before;
-  names.after = set->after.substr(kOf.size() + shard.count.size());
-  names.number_digits = set->digits;
+  names.after = name.substr(static_cast<std::size_t>(shard.count.data() - name.data()) + shard.count.size());
+  names.number_digits = shard.number.size();
   names.count_digits = shard.count.size();
   names.first = set->first;
   names.counts_from_zero = base::to_integer(shard.count) < set->count;
@@ -178,8 +187,13 @@ std::string ModelNames::numbered(std::size_t position, std::size_t files) const 
   return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
 }
 
+std::string ShardSet::with_number(std::string_view number) const {
+  const std::string_view old = parse_shard_name(names[0])->number;
+  return std::string(names[0]).replace(static_cast<std::size_t>(old.data() - names[0].data()), old.size(), number);
+}
+
 std::string ShardSet::name(std::size_t number) const {
-  return before + padded(number, digits) + after;
+  return with_number(padded(number, parse_shard_name(names[0])->number.size()));
 }
 
 std::vector<std::string> ShardSet::missing() const {
@@ -205,23 +219,18 @@ std::string ShardSet::missing_text() const {
 // numbers.
 std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
   std::vector<ShardSet> sets;
-  std::map<std::string, std::size_t> found;  // the text around the number, and its digits: the position in sets
+  std::map<std::string, std::size_t> found;  // a name with asterisks as its number: the position in sets
   for (const std::string& name : names) {
-    const std::optional<ShardName> shard = parse_shard_name(name);
+    const std::optional<ShardName> shard = counted_shard(name);
     if (!shard) continue;
-    const std::optional<std::uint64_t> number = base::to_integer(shard->number);
-    const std::optional<std::uint64_t> count = base::to_integer(shard->count);
-    if (!number || !count || *count > kMaxCount || *number > *count) continue;
-    const auto begin = static_cast<std::size_t>(shard->number.data() - name.data());
-    ShardSet set{.stem = shard->stem(),
-                 .before = name.substr(0, begin),
-                 .after = name.substr(begin + shard->number.size()),
-                 .digits = shard->number.size(),
-                 .count = static_cast<std::size_t>(*count),
-                 .names = {}};
-    const std::string key = set.before + std::to_string(set.digits) + "/" + set.after;
-    const auto [position, added] = found.try_emplace(key, sets.size());
-    if (added) sets.push_back(std::move(set));
+    std::string key = name;
+    std::fill_n(key.begin() + (shard->number.data() - name.data()), shard->number.size(), '*');
+    const auto [position, added] = found.try_emplace(std::move(key), sets.size());
+    if (added) {
+      sets.emplace_back();
+      sets.back().stem = shard->stem();
+      sets.back().count = static_cast<std::size_t>(*base::to_integer(shard->count));
+    }
     sets[position->second].names.push_back(name);
   }
   for (ShardSet& set : sets) {
@@ -233,48 +242,53 @@ std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
   return sets;
 }
 
+namespace {
+
+// A complete set comes before others of its stem. Two complete ones of one generation are two models.
+void add_shards(std::span<const std::string> names, std::vector<ModelFiles>& models) {
+  std::vector<ShardSet> sets = shard_sets(names);
+  for (const bool complete : {true, false}) {
+    for (ShardSet& set : sets) {
+      if (set.names.empty() || set.complete() != complete) continue;  // empty: moved to models
+      const auto same = std::ranges::find(models, set.stem, &ModelFiles::stem);
+      const bool second = same != models.end() && !same->shards.names.empty() && complete &&
+                          generation_of(same->shards.names[0]) == generation_of(set.names[0]);
+      if (same != models.end() && !second) continue;
+      models.push_back({.stem = set.stem});
+      models.back().shards = std::move(set);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<ModelFiles> models_of(std::span<const std::string> names) {
   std::vector<ModelFiles> models;
   for (const std::string& name : names) {
     if (const auto index = parse_index_name(name)) models.push_back({.stem = index->stem(), .index = name});
   }
   const std::size_t indexes = models.size();
-  std::vector<ShardSet> sets = shard_sets(names);
-  std::set<std::string> shards;
-  for (const ShardSet& set : sets) shards.insert(set.names.begin(), set.names.end());
   for (const std::string& name : names) {
     std::string_view stem = name;
-    if (!take_end(stem, kShardExtension) || shards.contains(name)) continue;
-    ModelFiles model{.stem = std::string(stem), .whole = name};
-    const auto same = std::ranges::find(models, model.stem, &ModelFiles::stem);
+    if (!take_end(stem, kShardExtension) || counted_shard(name)) continue;
+    const auto same = std::ranges::find(models, stem, &ModelFiles::stem);
     if (same != models.end()) {
       same->whole = name;
     } else if (indexes == 0 || std::ranges::find(kKnownStems, stem) != std::end(kKnownStems) ||
                std::ranges::any_of(models, [&](const ModelFiles& other) {
-                 return !other.index.empty() && is_variant(other.stem, model.stem);
+                 return !other.index.empty() && is_variant(other.stem, stem);
                })) {
-      models.push_back(std::move(model));
+      models.push_back({.stem = std::string(stem), .whole = name});
     }
   }
-  // A complete set comes before others of its stem. Two complete ones of one generation are two models.
-  std::stable_partition(sets.begin(), sets.end(), [](const ShardSet& set) { return set.missing().empty(); });
-  for (ShardSet& set : sets) {
-    const auto same = std::ranges::find(models, set.stem, &ModelFiles::stem);
-    const bool second = same != models.end() && same->shards && set.missing().empty() &&
-                        generation_of(same->shards->names[0]) == generation_of(set.names[0]);
-    if (indexes != 0 || (same != models.end() && !second)) continue;
-    ModelFiles model{.stem = set.stem};
-    model.shards = std::move(set);
-    models.push_back(std::move(model));
-  }
-  const std::vector<ModelFiles> all = models;
+  if (indexes == 0) add_shards(names, models);
+  std::vector<std::string> stems;
+  for (const ModelFiles& model : models) stems.push_back(model.stem);
+  const auto wins = std::ranges::find_first_of(kKnownStems, stems);
   std::erase_if(models, [&](const ModelFiles& one) {
-    return std::ranges::any_of(all, [&](const ModelFiles& other) { return is_variant(one.stem, other.stem); });
+    if (wins != std::end(kKnownStems)) return one.stem != *wins;
+    return std::ranges::any_of(stems, [&](const std::string& plain) { return is_variant(one.stem, plain); });
   });
-  for (const std::string_view known : kKnownStems) {
-    if (std::ranges::find(models, known, &ModelFiles::stem) == models.end()) continue;
-    std::erase_if(models, [&](const ModelFiles& one) { return one.stem != known; });
-  }
   return models;
 }
 

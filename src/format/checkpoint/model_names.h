@@ -88,20 +88,22 @@ struct ModelNames {
 // Shards that belong together: their names differ only in the number.
 struct ShardSet {
   std::string stem;                // "model"
-  std::string before, after;       // the text around the number: "model-" and "-of-00003.safetensors"
-  std::size_t digits = 0;          // of the number
   std::size_t count = 0;           // of all shards of the set
   std::size_t first = 1;           // the number of the first shard: 0 or 1
   std::vector<std::string> names;  // in the order of the numbers
 
   // "model-*-of-00003.safetensors", for messages.
-  [[nodiscard]] std::string pattern() const { return before + "*" + after; }
+  [[nodiscard]] std::string pattern() const { return with_number("*"); }
   // Returns the name of the shard with a number.
   [[nodiscard]] std::string name(std::size_t number) const;
+  [[nodiscard]] bool complete() const noexcept { return names.size() == count; }
   // Returns the names of the shards that `names` lacks, in order.
   [[nodiscard]] std::vector<std::string> missing() const;
   // Returns "5 of the 6 files `model-*-of-00006.safetensors`: `model-00003-of-00006.safetensors` is missing".
   [[nodiscard]] std::string missing_text() const;
+
+ private:
+  [[nodiscard]] std::string with_number(std::string_view number) const;
 };
 // Sorts names into sets, in the order of the first name of each set. Leaves out names without a number, numbers above
 // the count, and counts above 99,999. A set is numbered from 0 if it has the number 0, otherwise from 1. From 0, it
@@ -115,7 +117,7 @@ struct ModelFiles {
   std::string stem;        // "model", or "model.fp16"
   std::string index = {};  // empty: none
   std::string whole = {};  // `model.safetensors`, or empty. Beside an index that does not name it, it counts
-  std::optional<ShardSet> shards = {};  // without an index and a whole file
+  ShardSet shards = {};    // without an index and a whole file; empty: none
 };
 // Returns the models that a folder may stand for: one, or several that are equal. This is the rule for all readers:
 // - Beside an index, a file counts only if it is the whole file of this model, of a model of which this is a variant,
