@@ -91,6 +91,21 @@ std::string Error::to_string() const {
 
 namespace base {
 
+void TextPart::append_to(std::string& text) const {
+  if (kind_ == Kind::text)
+    text.append(text_, static_cast<std::size_t>(number_));
+  else if (kind_ == Kind::signed_number)
+    text += std::to_string(static_cast<std::int64_t>(number_));
+  else
+    text += std::to_string(number_);
+}
+
+std::string concat(std::initializer_list<TextPart> parts) {
+  std::string text;
+  for (const TextPart& part : parts) part.append_to(text);
+  return text;
+}
+
 Error make_error(Errc code, std::string message, std::string_view path) {
   return Error{.code = code, .path = std::string(path), .message = std::move(message)};
 }
@@ -114,7 +129,7 @@ Error caller_error(Errc code, std::string_view what, std::uint64_t offset) noexc
   return guarded([&] {
     return Error{.code = code,
                  .offset = offset,
-                 .message = std::string(what) + " threw an exception: " + printable(exception_text())};
+                 .message = concat({what, " threw an exception: ", printable(exception_text())})};
   });
 }
 
@@ -124,8 +139,7 @@ Error opening_cancelled() noexcept {
 
 Error cancelled(std::uint64_t completed, std::uint64_t total, std::string_view path) noexcept {
   return guarded([&] {
-    return make_error(Errc::cancelled,
-                      "cancelled after " + std::to_string(completed) + " of " + std::to_string(total) + " bytes", path);
+    return make_error(Errc::cancelled, concat({"cancelled after ", completed, " of ", total, " bytes"}), path);
   });
 }
 

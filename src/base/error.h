@@ -4,13 +4,39 @@
 #include <safetensors/error.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/exceptions.h"
 
 namespace safetensors::base {
+
+// A part of a text: a text, or an integer.
+class TextPart {
+ public:
+  TextPart(const char* text) noexcept : TextPart(std::string_view(text)) {}
+  TextPart(const std::string& text) noexcept : TextPart(std::string_view(text)) {}
+  TextPart(std::string_view text) noexcept : kind_(Kind::text), text_(text.data()), number_(text.size()) {}
+  template <class Number, class = std::enable_if_t<std::is_integral_v<Number>>>
+  TextPart(Number number) noexcept
+      : kind_(std::is_signed_v<Number> ? Kind::signed_number : Kind::unsigned_number),
+        number_(static_cast<std::uint64_t>(number)) {}
+  TextPart(char) = delete;  // would be a number
+
+  void append_to(std::string& text) const;
+
+ private:
+  enum class Kind : std::uint8_t { text, signed_number, unsigned_number };
+  Kind kind_;
+  const char* text_ = nullptr;
+  std::uint64_t number_;  // or the length of the text
+};
+
+// Returns the parts, one after the other. The chains of operator+ in its place would be a tenth of the library.
+[[nodiscard]] std::string concat(std::initializer_list<TextPart> parts);
 
 // Returns an error without an offset and without an errno. path: the path of the file, or empty.
 [[nodiscard]] Error make_error(Errc code, std::string message, std::string_view path = {});

@@ -54,19 +54,19 @@ bool has_invisible(std::string_view text) noexcept {
 }
 
 std::string shown_name(std::string_view text, std::size_t limit) {
-  return "`" + printable(text.substr(0, limit)) + (text.size() > limit ? "...`" : "`");
+  return concat({"`", printable(text.substr(0, limit)), (text.size() > limit ? "...`" : "`")});
 }
 
 std::string tensor_named(std::string_view name) {
-  return "tensor `" + printable(name) + "`";
+  return concat({"tensor `", printable(name), "`"});
 }
 
 Status check_utf8(const char* what, std::string_view name, std::string_view text) {
   constexpr std::size_t kMaxShown = 200;  // bytes of the name
   const std::size_t index = base::first_invalid_utf8(text);
   if (index == std::string_view::npos) return {};
-  return base::make_error(Errc::invalid_utf8, std::string(what) + " `" + printable(name.substr(0, kMaxShown)) +
-                                                  "` is not valid UTF-8 at byte " + std::to_string(index));
+  return base::make_error(Errc::invalid_utf8, concat({what, " `", printable(name.substr(0, kMaxShown)),
+                                                      "` is not valid UTF-8 at byte ", index}));
 }
 
 }  // namespace base

@@ -16,7 +16,7 @@ OpenOptions open_options_of(Call& call, const safetensors_open_options* given) {
   call.reserved(options.reserved);
   call.enumerator("access mode", options.access, SAFETENSORS_ACCESS_READ);
   if (options.accept > 7)
-    call.fail(make_error(Errc::unsupported, "unknown flags in accept: " + std::to_string(options.accept)));
+    call.fail(make_error(Errc::unsupported, base::concat({"unknown flags in accept: ", options.accept})));
   OpenOptions open;
   open.threads = options.threads;
   open.access = static_cast<Access>(options.access);
@@ -52,8 +52,8 @@ Result<Count> said(const char* callback, Count max, Run&& run) {
   const safetensors_status status = run(&count, &error);
   if (status == SAFETENSORS_OK && count <= max) return count;
   if (status == SAFETENSORS_OK)
-    return make_error(Errc::read_failed, std::string("the source's ") + callback + " gave " + std::to_string(count) +
-                                             " bytes, expected at most " + std::to_string(max));
+    return make_error(Errc::read_failed,
+                      base::concat({"the source's ", callback, " gave ", count, " bytes, expected at most ", max}));
   Error result = error_of(status, error);
   if (std::string_view(to_string(result.code)) == to_string(kUnknown)) result.code = Errc::read_failed;
   if (result.message.empty())
@@ -161,7 +161,7 @@ safetensors_status safetensors_model_open_paths(const char* const* paths, size_t
     const auto given = call.list(paths, count, "paths");
     list.reserve(given.size());
     for (const char* path : given) {
-      if (!path) return call.invalid("path " + std::to_string(list.size()) + " is NULL");
+      if (!path) return call.invalid(base::concat({"path ", list.size(), " is NULL"}));
       list.emplace_back(path);
     }
     if (call.ok()) call.give(Checkpoint::open(list, with), model);
@@ -275,7 +275,8 @@ safetensors_status safetensors_model_find_metadata(const safetensors_model* mode
     if (!from) return;
     for (const auto& [name, value] : from->metadata())
       if (name == wanted) return static_cast<void>(*pair = pair_of(name, value));
-    call.fail(make_error(Errc::not_found, "there is no metadata key `" + printable(wanted) + "`", from->path()));
+    call.fail(make_error(Errc::not_found, base::concat({"there is no metadata key `", printable(wanted), "`"}),
+                         from->path()));
   });
 }
 

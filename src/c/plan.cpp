@@ -44,7 +44,7 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
       call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
   wanted.destination.strides = call.list(request.strides, request.stride_count, "strides");
   if (request.on_device != 0) {
-    if (request.device < 0) call.invalid("invalid device ordinal " + std::to_string(request.device));
+    if (request.device < 0) call.invalid(base::concat({"invalid device ordinal ", request.device}));
     wanted.destination.device = request.device;
   }
   if (request.cast != 0) wanted.cast = call.dtype(request.cast);
@@ -61,8 +61,8 @@ Result<Shape> shape_of(const Tensor& tensor, const Wanted& wanted) {
 // Error buffer_size, if an array of the caller is too small.
 void check_capacity(Call& call, std::size_t capacity, std::size_t needed) {
   if (capacity < needed)
-    call.fail(make_error(Errc::buffer_size, "destination too small: capacity " + std::to_string(capacity) +
-                                                ", expected at least " + std::to_string(needed)));
+    call.fail(make_error(Errc::buffer_size,
+                         base::concat({"destination too small: capacity ", capacity, ", expected at least ", needed})));
 }
 
 ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
@@ -82,8 +82,8 @@ void execute(Call& call, const safetensors_plan& plan, const ReadOptions& option
              std::size_t count) {
   const std::size_t items = plan.plan.size();
   if (arrays ? count != items : plan.needs_arrays)
-    call.fail(make_error(Errc::buffer_size, "the plan has " + std::to_string(items) + " items, `arrays` has room for " +
-                                                std::to_string(arrays ? count : 0)));
+    call.fail(make_error(Errc::buffer_size,
+                         base::concat({"the plan has ", items, " items, `arrays` has room for ", arrays ? count : 0})));
   if (!call.ok()) return;
   std::vector<std::unique_ptr<safetensors_array>> handles(arrays ? count : 0);
   for (auto& handle : handles) handle = std::make_unique<safetensors_array>();

@@ -72,8 +72,8 @@ void write_struct(const void* from, void* to, std::size_t size) noexcept {
 void Call::check_struct(const void* given, std::size_t size) {
   const std::uint64_t found = size_of_struct(given);
   if (found < size || found > kMaxStructSize)
-    invalid("struct_size is " + std::to_string(found) + ", not from " + std::to_string(size) + " to " +
-            std::to_string(kMaxStructSize) + " (initialize the struct with its INIT macro)");
+    invalid(base::concat({"struct_size is ", found, ", not from ", size, " to ", kMaxStructSize,
+                          " (initialize the struct with its INIT macro)"}));
 }
 
 void Call::read_struct(const void* from, void* to, std::size_t size) {
@@ -81,14 +81,14 @@ void Call::read_struct(const void* from, void* to, std::size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::uint64_t at = size; ok() && at < size_of_struct(from); ++at)
     if (bytes[at] != 0)
-      fail(make_error(Errc::unsupported, "an option at byte " + std::to_string(at) +
-                                             " of its struct is not known here, where it has " + std::to_string(size) +
-                                             " bytes"));
+      fail(make_error(
+          Errc::unsupported,
+          base::concat({"an option at byte ", at, " of its struct is not known here, where it has ", size, " bytes"})));
   if (ok()) std::memcpy(to, from, size);
 }
 
 void Call::require(const void* pointer, const char* name) {
-  if (!pointer) invalid(std::string("argument ") + name + " is NULL");
+  if (!pointer) invalid(base::concat({"argument ", name, " is NULL"}));
 }
 
 std::string_view Call::text(const char* pointer, std::size_t length, const char* name) {
@@ -99,7 +99,7 @@ std::string_view Call::text(const char* pointer, std::size_t length, const char*
 
 Dtype Call::dtype(safetensors_dtype number) {
   const std::optional<Dtype> known = known_dtype(number);
-  if (!known) invalid("unknown dtype " + std::to_string(number));
+  if (!known) invalid(base::concat({"unknown dtype ", number}));
   return known.value_or(Dtype());
 }
 
@@ -116,16 +116,15 @@ std::optional<Tensor> Call::tensor(const safetensors_model* model, const char* n
 
 void Call::index(const char* what, std::uint64_t index, std::uint64_t count) {
   if (index >= count)
-    fail(make_error(Errc::not_found, std::string("there is no ") + what + " " + std::to_string(index) + ", there are " +
-                                         std::to_string(count)));
+    fail(make_error(Errc::not_found, base::concat({"there is no ", what, " ", index, ", there are ", count})));
 }
 
 void Call::reserved(std::uint32_t given) {
-  if (given != 0) fail(make_error(Errc::unsupported, "a reserved field is " + std::to_string(given) + ", not 0"));
+  if (given != 0) fail(make_error(Errc::unsupported, base::concat({"a reserved field is ", given, ", not 0"})));
 }
 
 void Call::enumerator(const char* what, std::int32_t value, std::int32_t last) {
-  if (value < 0 || value > last) invalid(std::string("unknown ") + what + " " + std::to_string(value));
+  if (value < 0 || value > last) invalid(base::concat({"unknown ", what, " ", value}));
 }
 
 }  // namespace safetensors::c

@@ -118,8 +118,7 @@ class Call {
   // `count` elements. The pointer may be NULL only if count is 0.
   template <class T>
   [[nodiscard]] std::span<T> list(T* pointer, std::size_t count, const char* name) {
-    if (!pointer && count != 0)
-      invalid(std::string("argument ") + name + " is NULL, its length " + std::to_string(count));
+    if (!pointer && count != 0) invalid(base::concat({"argument ", name, " is NULL, its length ", count}));
     if (count > PTRDIFF_MAX / sizeof(T)) fail(base::out_of_memory());
     return ok() ? std::span<T>(pointer, count) : std::span<T>();
   }

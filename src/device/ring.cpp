@@ -37,7 +37,7 @@ Result<std::unique_ptr<CopyRing>> CopyRing::create(std::shared_ptr<const Cuda> c
     if (Status status = ring->retain(device); !status) return std::move(status).error();
     const Current current(ring->cuda_->calls(), ring->context_);
     if (!current.ok()) {
-      return ring->cuda_->error(current.result(), "cannot use CUDA device " + std::to_string(device));
+      return ring->cuda_->error(current.result(), base::concat({"cannot use CUDA device ", device}));
     }
     Status status = ring->make_streams(options.streams, options.after);
     if (status) status = ring->make_slots(options.slots, options.slot_bytes);
@@ -52,14 +52,14 @@ Status CopyRing::retain(int device) {
   if (result != CudaResult::success) return cuda_->error(result, "cannot count the CUDA devices");
   if (count == 0) return base::make_error(Errc::unsupported, "there is no CUDA device");
   if (device < 0 || device >= count) {
-    return base::make_error(Errc::invalid_argument, "there is no CUDA device " + std::to_string(device) +
-                                                        ", the number of devices is " + std::to_string(count));
+    return base::make_error(Errc::invalid_argument,
+                            base::concat({"there is no CUDA device ", device, ", the number of devices is ", count}));
   }
   result = cuda_->calls().device_get(&device_, device);
   if (result == CudaResult::success) result = cuda_->calls().primary_context_retain(&context_, device_);
   if (result == CudaResult::success) return {};
   context_ = nullptr;
-  return cuda_->error(result, "cannot use CUDA device " + std::to_string(device));
+  return cuda_->error(result, base::concat({"cannot use CUDA device ", device}));
 }
 
 // Makes the streams wait on the device, not on the CPU, for the earlier work of the caller's stream.
@@ -97,7 +97,7 @@ Status CopyRing::make_slots(unsigned count, std::size_t bytes) {
     if (result == CudaResult::out_of_memory && slots_.size() >= kMinSlots) break;
     unpin();
     if (result != CudaResult::out_of_memory || bytes <= kMinSlotBytes) {
-      return cuda_->error(result, "cannot lock " + std::to_string(bytes) + " bytes of memory for the device");
+      return cuda_->error(result, base::concat({"cannot lock ", bytes, " bytes of memory for the device"}));
     }
     bytes = std::max(bytes / 2 / kPage * kPage, kMinSlotBytes);
   }

@@ -19,22 +19,22 @@ namespace file {
 namespace {
 
 std::string described(std::string_view dtype, const Shape* shape) {
-  return std::string(dtype) + (shape == nullptr ? "" : " " + to_string(ShapeView(*shape)));
+  return base::concat({dtype, (shape == nullptr ? "" : " " + to_string(ShapeView(*shape)))});
 }
 
 std::string mismatch(const Array& array, std::optional<Dtype> wanted, std::size_t size, const Shape* shape) {
   const std::string elements = wanted ? std::string(to_string(*wanted))
                                       : "elements of " + std::to_string(size) + (size == 1 ? " byte" : " bytes");
-  return "expected " + described(elements, shape) + ", found " +
-         described(to_string(array.dtype()), shape == nullptr ? nullptr : &array.shape());
+  return base::concat({"expected ", described(elements, shape), ", found ",
+                       described(to_string(array.dtype()), shape == nullptr ? nullptr : &array.shape())});
 }
 
 // The result of a plan may be on a device, or in memory of the caller with strides. Then the Array has no bytes.
 Status check_bytes(const Array& array) {
   const std::uint64_t wanted = array.numel() / 8 * bits(array.dtype()) + array.numel() % 8 * bits(array.dtype()) / 8;
   if (wanted == array.nbytes()) return {};
-  return base::make_error(Errc::buffer_size, "the array has " + std::to_string(array.nbytes()) + " bytes, expected " +
-                                                 std::to_string(wanted) + " for its shape");
+  return base::make_error(Errc::buffer_size, base::concat({"the array has ", array.nbytes(), " bytes, expected ",
+                                                           wanted, " for its shape"}));
 }
 
 // A byte that is neither 0 nor 1 would be undefined behaviour in a bool.
@@ -42,17 +42,17 @@ Status check_booleans(std::span<const std::byte> bytes) {
   const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
   if (wrong == bytes.end()) return {};
   return base::make_error(Errc::dtype_mismatch,
-                          "element " + std::to_string(wrong - bytes.begin()) + " is " +
-                              std::to_string(std::to_integer<int>(*wrong)) +
-                              ", expected 0 or 1 in a BOOL that is used as bool (use std::uint8_t)");
+                          base::concat({"element ", wrong - bytes.begin(), " is ", std::to_integer<int>(*wrong),
+                                        ", expected 0 or 1 in a BOOL that is used as bool (use std::uint8_t)"}));
 }
 
 }  // namespace
 
 Status check_contiguous(const ResolvedSlice& slice) {
   if (slice.contiguous()) return {};
-  return base::make_error(Errc::slice_not_contiguous, "the slice has " + std::to_string(slice.run_count()) +
-                                                          " runs in the tensor, expected one: read() copies any slice");
+  return base::make_error(Errc::slice_not_contiguous,
+                          base::concat({"the slice has ", slice.run_count(),
+                                        " runs in the tensor, expected one: read() copies any slice"}));
 }
 
 std::uint64_t first_byte(const ResolvedSlice& slice) noexcept {
@@ -76,15 +76,16 @@ Status Array::check(const detail::ElementType& type, bool shaped, const Shape* s
     }
     const std::size_t past = reinterpret_cast<std::uintptr_t>(bytes().data()) % type.alignment;
     if (past != 0 && nbytes() != 0) {
-      return base::make_error(Errc::misaligned_memory, "the file puts these bytes " + std::to_string(past) +
-                                                           " past a multiple of " + std::to_string(type.alignment) +
-                                                           ", where " + std::string(to_string(dtype_)) +
-                                                           " cannot be read in place: use Tensor::read(), or bytes()");
+      return base::make_error(
+          Errc::misaligned_memory,
+          base::concat({"the file puts these bytes ", past, " past a multiple of ", type.alignment, ", where ",
+                        to_string(dtype_), " cannot be read in place: use Tensor::read(), or bytes()"}));
     }
     if (std::endian::native != std::endian::little && type.size > 1 && nbytes() != 0) {
-      return base::make_error(Errc::unsupported,
-                              "cannot use an array of " + std::string(to_string(dtype_)) +
-                                  " in place: its bytes are little-endian, this machine is big-endian (swap bytes())");
+      return base::make_error(
+          Errc::unsupported,
+          base::concat({"cannot use an array of ", to_string(dtype_),
+                        " in place: its bytes are little-endian, this machine is big-endian (swap bytes())"}));
     }
     return type.boolean ? file::check_booleans(bytes()) : Status();
   });

@@ -35,8 +35,8 @@ constexpr std::size_t kTensorsPerCheck = 4096;  // between two checks for cancel
 Error explained(const CheckpointPaths::Part& part, Error error) {
   if (part.index == nullptr || error.os_error != ENOENT) return error;
   const std::string& path = part.index->path;
-  error.message += " (a shard that `" + printable(path.substr(path.rfind('/') + 1)) +
-                   "` names: download it, or name the files that you have)";
+  error.message += base::concat({" (a shard that `", printable(path.substr(path.rfind('/') + 1)),
+                                 "` names: download it, or name the files that you have)"});
   return error;
 }
 
@@ -114,8 +114,8 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   for (const std::uint32_t entry : wanted) {
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
     Error error = base::make_error(Errc::invalid_index,
-                                   base::tensor_named(index[entry].tensor) + " is not in `" +
-                                       printable(index.shard(part.file)) + "`, where the index has it",
+                                   base::concat({base::tensor_named(index[entry].tensor), " is not in `",
+                                                 printable(index.shard(part.file)), "`, where the index has it"}),
                                    part.index->path);
     error.offset = index[entry].offset;
     return error;
@@ -144,9 +144,12 @@ Status OpenFiles::join(CheckpointState& state) {
   if (twice == format::NameIndex::kNone) return {};
   std::size_t first = 0;
   while (name_at(first) != name_at(twice)) ++first;
-  const auto path = [&](std::size_t i) { return "`" + printable(state.files[state.entries[i].file].path()) + "`"; };
-  return base::make_error(Errc::duplicate_name, base::tensor_named(name_at(twice)) +
-                                                    " is in two files: " + path(first) + " and " + path(twice));
+  const auto path = [&](std::size_t i) {
+    return base::concat({"`", printable(state.files[state.entries[i].file].path()), "`"});
+  };
+  return base::make_error(
+      Errc::duplicate_name,
+      base::concat({base::tensor_named(name_at(twice)), " is in two files: ", path(first), " and ", path(twice)}));
 }
 
 using Resolved = std::unique_ptr<const CheckpointPaths>;

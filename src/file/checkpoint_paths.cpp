@@ -30,14 +30,14 @@ std::string other_format(const std::vector<std::string>& names) {
                                                  ".onnx", ".npz", ".npy", ".msgpack", ".pb",  ".tflite", ".pdparams"};
   for (const std::string& name : names) {
     if (!std::ranges::any_of(kOthers, [&](std::string_view end) { return name.ends_with(end); })) continue;
-    return " (`" + printable(name) + "` has another format: convert it first)";
+    return base::concat({" (`", printable(name), "` has another format: convert it first)"});
   }
   return "";
 }
 
 Error ambiguous(const std::string& folder, const std::string& what, const std::vector<std::string>& names) {
   constexpr std::size_t kNamed = 8;
-  std::string message = "a folder of " + std::to_string(names.size()) + what + ", name one of them: ";
+  std::string message = base::concat({"a folder of ", names.size(), what, ", name one of them: "});
   for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i)
     message += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
   if (names.size() > kNamed) message += " and " + std::to_string(names.size() - kNamed) + " more";
@@ -96,8 +96,8 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
   if (size > format::kMaxIndexBytes)
-    return base::make_error(Errc::invalid_index, "index too large: " + std::to_string(size) + " bytes, at most " +
-                                                     std::to_string(format::kMaxIndexBytes) + " are read");
+    return base::make_error(Errc::invalid_index, base::concat({"index too large: ", size, " bytes, at most ",
+                                                               format::kMaxIndexBytes, " are read"}));
   const auto length = static_cast<std::size_t>(size);
   auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
   std::fill_n(text.get() + length, json::Reader::kPadding, '\0');
@@ -137,15 +137,17 @@ Status CheckpointPaths::add_folder(const std::string& given) {
   const std::vector<format::ModelFiles> models = format::models_of(*names);
   if (models.size() > 1) return ambiguous(path, models);
   if (models.empty())
-    return base::make_error(Errc::not_found,
-                            "a folder without a safetensors file or an index of them" + other_format(*names), path);
+    return base::make_error(
+        Errc::not_found,
+        base::concat({"a folder without a safetensors file or an index of them", other_format(*names)}), path);
   const format::ModelFiles& model = models[0];
   if (!model.index.empty() && (model.whole.empty() || index_counts(path, model)))
     return add_index(os::join_path(path, model.index));
   if (model.shards.names.empty()) return add_file(os::join_path(path, model.whole)), Status();
   if (!model.shards.complete())
     return base::make_error(
-        Errc::not_found, "a folder with " + model.shards.missing_text() + " (the pattern opens those that are there)",
+        Errc::not_found,
+        base::concat({"a folder with ", model.shards.missing_text(), " (the pattern opens those that are there)"}),
         path);
   for (const std::string& name : model.shards.names) add_file(os::join_path(path, name));
   return {};

@@ -83,12 +83,12 @@ bool DidYouMean::offer(std::string_view name) noexcept {
 }
 
 std::string count_of(std::size_t count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+  return base::concat({count, " ", noun, (count == 1 ? "" : "s")});
 }
 
 Error no_tensor(const DidYouMean& similar, const std::string& where, std::size_t tensors, std::string_view path) {
   std::string message =
-      "no " + base::tensor_named(similar.meant()) + " in " + where + " of " + count_of(tensors, "tensor");
+      base::concat({"no ", base::tensor_named(similar.meant()), " in ", where, " of ", count_of(tensors, "tensor")});
   if (!similar.best().empty()) message += ": is it `" + printable(similar.best()) + "`?";
   return base::make_error(Errc::not_found, std::move(message), path);
 }

@@ -47,12 +47,12 @@ Status check_dims(ShapeView shape) {
   constexpr auto kMaxDims = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
   constexpr auto kMaxDim = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (shape.size() > kMaxDims)
-    return base::make_error(Errc::unsupported, "the array has " + std::to_string(shape.size()) +
-                                                   " dimensions, DLPack allows " + std::to_string(kMaxDims));
+    return base::make_error(Errc::unsupported,
+                            base::concat({"the array has ", shape.size(), " dimensions, DLPack allows ", kMaxDims}));
   for (std::size_t i = 0; i < shape.size(); ++i)
     if (shape[i] > kMaxDim)
-      return base::make_error(Errc::unsupported, "dimension " + std::to_string(i) + " is " + std::to_string(shape[i]) +
-                                                     ", DLPack allows " + std::to_string(kMaxDim));
+      return base::make_error(Errc::unsupported,
+                              base::concat({"dimension ", i, " is ", shape[i], ", DLPack allows ", kMaxDim}));
   return {};
 }
 

@@ -75,8 +75,8 @@ class CallerSource final : public Source {
         call([&] { return source_->read_at(offset, destination); }, "read_at() of the source", offset);
     if (!count || *count <= destination.size()) return count;
     return base::guarded([&]() -> Result<std::size_t> {
-      return base::make_error(Errc::read_failed, "source returned " + std::to_string(*count) + " bytes, " +
-                                                     std::to_string(destination.size()) + " were asked for");
+      return base::make_error(Errc::read_failed, base::concat({"source returned ", *count, " bytes, ",
+                                                               destination.size(), " were asked for"}));
     });
   }
 
@@ -313,7 +313,7 @@ std::optional<FileState::View> FileState::view(std::uint64_t offset, std::uint64
 
 Error FileState::describe(const TensorInfo& tensor, Error error) const noexcept {
   return base::guarded([&] {
-    error.message = base::tensor_named(tensor.name) + ": " + error.message;
+    error.message = base::concat({base::tensor_named(tensor.name), ": ", error.message});
     return base::with_path(std::move(error), path);
   });
 }

@@ -114,9 +114,9 @@ Status Tensor::read_into(Span<std::byte> destination, const Slice& slice) const 
     const Result<file::Part> part = file::part_of(*state_, *info_, slice);
     if (!part) return part.error();
     if (part->size != destination.size())
-      return describe(base::make_error(Errc::buffer_size, "the result has " + std::to_string(part->size) +
-                                                              " bytes, the destination " +
-                                                              std::to_string(destination.size())));
+      return describe(base::make_error(
+          Errc::buffer_size,
+          base::concat({"the result has ", part->size, " bytes, the destination ", destination.size()})));
     return file::read_part(*state_, *info_, *part, destination);
   });
 }
@@ -127,11 +127,11 @@ File Tensor::file() const noexcept {
 
 // Names come from strangers, so they are escaped.
 std::string to_string(const TensorInfo& tensor) {
-  return printable(tensor.name) + " " + std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
+  return base::concat({printable(tensor.name), " ", to_string(tensor.dtype), " ", to_string(tensor.shape)});
 }
 
 std::string to_string(const Array& array) {
-  return std::string(to_string(array.dtype())) + " " + to_string(ShapeView(array.shape()));
+  return base::concat({to_string(array.dtype()), " ", to_string(ShapeView(array.shape()))});
 }
 
 }  // namespace v0

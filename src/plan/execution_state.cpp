@@ -136,8 +136,9 @@ Status ExecutionState::open_devices() {
   }
   if (ring_of.empty()) return budget_.fit(items, rings_), Status();
   if (ring_of.size() > 1 && options.device_stream != nullptr)
-    return base::make_error(Errc::invalid_argument, "device_stream is of one device, the plan's destinations are on " +
-                                                        std::to_string(ring_of.size()) + ": make a plan for each");
+    return base::make_error(Errc::invalid_argument,
+                            base::concat({"device_stream is of one device, the plan's destinations are on ",
+                                          ring_of.size(), ": make a plan for each"}));
   const Result<std::shared_ptr<const device::Cuda>> cuda =
       tuning.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(tuning.cuda_driver);
   if (!cuda) return cuda.error();
@@ -235,8 +236,9 @@ ReadReport ExecutionState::report() const {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;
     std::string file = files_[i]->path.empty() ? "a file" : printable(files_[i]->path);
-    report.fallbacks.push_back(std::move(file) + " is read through the page cache: reading past it is refused (" +
-                               os::describe_errno(error_number) + ")");
+    report.fallbacks.push_back(
+        base::concat({std::move(file), " is read through the page cache: reading past it is refused (",
+                      os::describe_errno(error_number), ")"}));
   }
   return report;
 }

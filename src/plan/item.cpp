@@ -36,21 +36,21 @@ bool apart(const Item& item, std::uint64_t& reach) {
 Status check_strides(Item& item, std::span<const std::uint64_t> strides) {
   if (strides.size() != item.shape.size())
     return refuse(item, Errc::invalid_argument,
-                  "the result has " + std::to_string(item.shape.size()) + " dimensions, the destination " +
-                      std::to_string(strides.size()) + " strides");
+                  base::concat({"the result has ", item.shape.size(), " dimensions, the destination ", strides.size(),
+                                " strides"}));
   if (bits(item.dtype) % 8 != 0)
     return refuse(
         item, Errc::invalid_argument,
-        "elements of " + std::string(to_string(item.dtype)) + " do not fill whole bytes and cannot have strides");
+        base::concat({"elements of ", to_string(item.dtype), " do not fill whole bytes and cannot have strides"}));
   item.strides.assign(strides.begin(), strides.end());
   if (item.size == 0) return {};
   std::uint64_t reach = 0;
   if (!apart(item, reach))
     return refuse(item, Errc::invalid_argument, "the destination's strides let elements of the result overlap");
   if (reach <= item.destination.size()) return {};
-  return refuse(item, Errc::buffer_size,
-                "the result reaches to byte " + std::to_string(reach) + " of the destination, which has " +
-                    std::to_string(item.destination.size()));
+  return refuse(
+      item, Errc::buffer_size,
+      base::concat({"the result reaches to byte ", reach, " of the destination, which has ", item.destination.size()}));
 }
 
 Status set_destination(Item& item, const Destination& destination) {
@@ -64,19 +64,17 @@ Status set_destination(Item& item, const Destination& destination) {
   }
   if (item.owned() || item.destination.size() == item.size) return {};
   return refuse(item, Errc::buffer_size,
-                "the result has " + std::to_string(item.size) + " bytes, the destination " +
-                    std::to_string(item.destination.size()));
+                base::concat({"the result has ", item.size, " bytes, the destination ", item.destination.size()}));
 }
 
 Status set_cast(Item& item, Dtype to) {
   const Dtype from = file::array_dtype(item.info());
   if (from != to && item.tensor.dtype() == Dtype::UNKNOWN)
     return refuse(item, Errc::dtype_mismatch,
-                  "cannot cast a tensor of unknown dtype to " + std::string(to_string(to)) + " (read its bytes)");
+                  base::concat({"cannot cast a tensor of unknown dtype to ", to_string(to), " (read its bytes)"}));
   if (to == Dtype::UNKNOWN) return refuse(item, Errc::dtype_mismatch, "cannot cast to an unknown dtype");
   if (!format::castable(from, to))
-    return refuse(item, Errc::dtype_mismatch,
-                  "cannot cast " + std::string(to_string(from)) + " to " + std::string(to_string(to)));
+    return refuse(item, Errc::dtype_mismatch, base::concat({"cannot cast ", to_string(from), " to ", to_string(to)}));
   const std::uint64_t elements = item.stored / std::max(1U, bits(from) / 8);
   item.dtype = to;
   if (from == to || base::multiply(elements, std::uint64_t{bits(to) / 8}, item.size)) return {};
@@ -165,7 +163,7 @@ Status check_destinations(std::span<const Item> items) {
   if (overlap == ranges.end()) return {};
   const auto [first, second] = std::minmax(std::get<const Item*>(*overlap), std::get<const Item*>(*std::next(overlap)));
   return refuse(*second, Errc::overlapping_destination,
-                "its destination overlaps that of " + base::tensor_named(first->info().name));
+                base::concat({"its destination overlaps that of ", base::tensor_named(first->info().name)}));
 }
 
 }  // namespace safetensors::plan

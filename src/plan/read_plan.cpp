@@ -104,9 +104,9 @@ std::uint32_t phase_of(std::span<const Item> items, std::span<const std::uint64_
 
 Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignment, const ReadOptions& options) {
   if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
-    return base::make_error(Errc::invalid_argument, "invalid alignment " + std::to_string(alignment) +
-                                                        ", expected a power of two from 1 to " +
-                                                        std::to_string(kMaxAlignment));
+    return base::make_error(
+        Errc::invalid_argument,
+        base::concat({"invalid alignment ", alignment, ", expected a power of two from 1 to ", kMaxAlignment}));
   const Result<std::vector<std::uint64_t>> offsets = pack(items, alignment);
   if (!offsets) return offsets.error();
   MemoryRequest request{.size = offsets->back(), .phase = phase_of(items, *offsets, alignment)};
@@ -186,8 +186,7 @@ Status Tensor::read_elements(const detail::ElementType& type, const Slice& slice
     std::uint64_t size = 0;
     if (!base::multiply(count, type.size, size) || size > PTRDIFF_MAX || !os::fits_in_machine(size))
       return describe(base::make_error(
-          Errc::out_of_memory,
-          "cannot allocate " + std::to_string(count) + " elements of " + std::to_string(type.size) + " bytes"));
+          Errc::out_of_memory, base::concat({"cannot allocate ", count, " elements of ", type.size, " bytes"})));
     if (!type.accepted && !type.dtype)
       return describe(base::make_error(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
     ReadPlan plan;

@@ -68,7 +68,7 @@ std::optional<ShardName> counted_shard(std::string_view name) noexcept {
 
 std::string padded(std::size_t number, std::size_t digits) {
   const std::string text = std::to_string(number);
-  return std::string(digits - std::min(digits, text.size()), '0') + text;
+  return base::concat({std::string(digits - std::min(digits, text.size()), '0'), text});
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ std::string in_generation(std::string_view name, std::size_t generation) {
 }
 
 Status check_stem(std::string_view stem) {
-  const std::string name = std::string(stem) + std::string(kShardExtension);
+  const std::string name = base::concat({stem, kShardExtension});
   const char* why = stem.empty() ? "it is empty" : check_shard_name(name);
   if (why == nullptr && stem.find_first_of("/\\") != stem.npos) why = "it holds a separator";
   if (why == nullptr && stem[0] == '.') why = "it begins with a dot, so folders would hide the files";
@@ -144,12 +144,13 @@ Status check_stem(std::string_view stem) {
   if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
     why = "it looks like a generation of another model";
   if (why == nullptr) return base::check_utf8("stem", stem, stem);
-  return base::make_error(Errc::invalid_argument, "no file may be called `" + printable(name) + "`: " + why);
+  return base::make_error(Errc::invalid_argument,
+                          base::concat({"no file may be called `", printable(name), "`: ", why}));
 }
 
 ModelNames ModelNames::of_stem(std::string_view stem) {
-  const std::string whole = std::string(stem) + std::string(kShardExtension);
-  return {whole + std::string(kIndexEnd), whole, std::string(stem), std::string(kShardExtension)};
+  const std::string whole = base::concat({stem, kShardExtension});
+  return {base::concat({whole, kIndexEnd}), whole, std::string(stem), std::string(kShardExtension)};
 }
 
 ModelNames ModelNames::of_index(std::string_view index, std::span<const std::string> shards) {
@@ -184,7 +185,7 @@ std::string index_for(std::string_view file) {
 
 std::string ModelNames::numbered(std::size_t position, std::size_t files) const {
   const std::string number = padded(position + first, number_digits);
-  return before + "-" + number + std::string(kOf) + padded(files - (counts_from_zero ? 1 : 0), count_digits) + after;
+  return base::concat({before, "-", number, kOf, padded(files - (counts_from_zero ? 1 : 0), count_digits), after});
 }
 
 std::string ShardSet::with_number(std::string_view number) const {
@@ -207,8 +208,7 @@ std::vector<std::string> ShardSet::missing() const {
 std::string ShardSet::missing_text() const {
   constexpr std::size_t kNamed = 4;
   const std::vector<std::string> lacking = missing();
-  std::string text =
-      std::to_string(names.size()) + " of the " + std::to_string(count) + " files `" + printable(pattern()) + "`";
+  std::string text = base::concat({names.size(), " of the ", count, " files `", printable(pattern()), "`"});
   for (std::size_t i = 0; i < std::min(lacking.size(), kNamed); ++i)
     text += (i == 0 ? ": `" : ", `") + printable(lacking[i]) + "`";
   if (lacking.size() > kNamed) text += " and " + std::to_string(lacking.size() - kNamed) + " more";

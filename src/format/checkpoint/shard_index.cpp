@@ -139,9 +139,10 @@ bool IndexParser::entry(std::string_view tensor) {
   if (!reader_.string(shard)) return false;
   if (groups_.empty() || index_.view(groups_[groups_.size() - 1]) != shard) {
     if (const char* why = check_shard_name(shard))
-      return fail(shard_offset, "no file of tensor " + base::shown_name(tensor_) + " may be called " +
-                                    base::shown_name(shard) + ": " + why +
-                                    (is_torch_file(shard) ? " (the index of a PyTorch model? convert the model)" : ""));
+      return fail(shard_offset,
+                  base::concat({"no file of tensor ", base::shown_name(tensor_), " may be called ",
+                                base::shown_name(shard), ": ", why,
+                                (is_torch_file(shard) ? " (the index of a PyTorch model? convert the model)" : "")}));
     groups_.push(allocator_, max_entries_) = index_.range(shard);
   }
   in_entry_ = false;
@@ -156,7 +157,8 @@ bool IndexParser::make_index() {
   const std::uint32_t repeated = index_.names_.build(index_.allocator_, key_at, cancellation_);
   if (cancellation_ != nullptr && cancellation_->requested()) return cancelled();
   if (repeated != ShardIndex::kNone)
-    return fail(index_[repeated].offset, "tensor " + base::shown_name(key_at(repeated)) + " is in weight_map twice");
+    return fail(index_[repeated].offset,
+                base::concat({"tensor ", base::shown_name(key_at(repeated)), " is in weight_map twice"}));
   if (!number_shards()) return cancelled();
   group_by_shard();
   return true;

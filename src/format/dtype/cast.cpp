@@ -29,7 +29,7 @@ struct Number {
 };
 
 std::string to_text(const Number& number) {
-  return (number.negative ? "-" : "") + std::to_string(number.magnitude);
+  return base::concat({(number.negative ? "-" : ""), number.magnitude});
 }
 
 // cast: one from the dtype of the element.
@@ -45,8 +45,8 @@ Number number_at(const IntegerCast& cast, const std::byte* element) noexcept {
 std::string range_of(Dtype dtype) {
   const IntegerCast cast = integer_cast(dtype, dtype);
   const std::uint64_t all = ~std::uint64_t{0} >> (64 - cast.from_bits);
-  if (!cast.from_signed) return "0 to " + std::to_string(all);
-  return "-" + std::to_string(all / 2 + 1) + " to " + std::to_string(all / 2);
+  if (!cast.from_signed) return base::concat({"0 to ", all});
+  return base::concat({"-", all / 2 + 1, " to ", all / 2});
 }
 
 // "[3, 17]", or "[]" for a scalar. Shortened like a shape.
@@ -84,11 +84,11 @@ std::size_t try_cast(Dtype from, const std::byte* in, Dtype to, std::byte* out, 
 }
 
 Error out_of_range(Dtype from, const std::byte* element, Dtype to, std::uint64_t index, ShapeView shape) {
-  return base::make_error(Errc::value_out_of_range,
-                          "cannot cast " + std::string(to_string(from)) + " to " + std::string(to_string(to)) +
-                              ": element " + position_in(shape, index) + " is " +
-                              to_text(number_at(integer_cast(from, to), element)) + ", the range of " +
-                              std::string(to_string(to)) + " is " + range_of(to));
+  return base::make_error(
+      Errc::value_out_of_range,
+      base::concat({"cannot cast ", to_string(from), " to ", to_string(to), ": element ", position_in(shape, index),
+                    " is ", to_text(number_at(integer_cast(from, to), element)), ", the range of ", to_string(to),
+                    " is ", range_of(to)}));
 }
 
 }  // namespace format

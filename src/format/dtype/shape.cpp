@@ -14,7 +14,7 @@ std::string to_string(ShapeView shape) {
     text += std::to_string(shape[i]);
   }
   if (shown < shape.size()) text += ", ... " + std::to_string(shape.size()) + " dimensions";
-  return text + "]";
+  return base::concat({text, "]"});
 }
 
 }  // namespace v0

@@ -108,8 +108,8 @@ Error prefix_error(Errc code, std::string message) {
 Status check_limit(std::uint64_t length, const ParseOptions& options) {
   const std::uint64_t limit = std::min(options.max_header_bytes, kMaxTextBytes);
   if (length <= limit) return {};
-  return prefix_error(Errc::header_too_large, "header too large: its length is given as " + std::to_string(length) +
-                                                  " bytes, the limit is " + std::to_string(limit));
+  return prefix_error(Errc::header_too_large, base::concat({"header too large: its length is given as ", length,
+                                                            " bytes, the limit is ", limit}));
 }
 
 }  // namespace
@@ -120,17 +120,17 @@ namespace format {
 Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                     const ParseOptions& options) {
   if (prefix.size() < 8 || file_size < 8) {
-    return prefix_error(Errc::header_too_small, "header too small: the file has " +
-                                                    std::to_string(std::min<std::uint64_t>(prefix.size(), file_size)) +
-                                                    " bytes, the length of the header alone takes 8");
+    return prefix_error(Errc::header_too_small, base::concat({"header too small: the file has ",
+                                                              std::min<std::uint64_t>(prefix.size(), file_size),
+                                                              " bytes, the length of the header alone takes 8"}));
   }
   const std::uint64_t length = base::load_u64(prefix.data());
   if (Status status = check_limit(length, options); !status) return std::move(status).error();
   // file_size is at least 8 here. The sum 8 + length could overflow.
   if (length > file_size - 8) {
-    return prefix_error(Errc::invalid_header_length, "invalid header length: the header ends at byte " +
-                                                         std::to_string(8 + length) + ", the file has " +
-                                                         std::to_string(file_size) + " (truncated download?)");
+    return prefix_error(Errc::invalid_header_length,
+                        base::concat({"invalid header length: the header ends at byte ", 8 + length, ", the file has ",
+                                      file_size, " (truncated download?)"}));
   }
   return length;
 }
@@ -198,7 +198,7 @@ std::string to_string(const Tolerated& tolerated) {
   std::string text;
   const auto add = [&](std::uint64_t count, const char* one, const char* many) {
     if (count == 0) return;
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + (count == 1 ? one : many);
+    text += base::concat({(text.empty() ? "" : ", "), count, (count == 1 ? one : many)});
   };
   add(tolerated.unknown_dtypes, " tensor of unknown dtype", " tensors of unknown dtypes");
   add(tolerated.unused_bytes, " unused byte at the end", " unused bytes at the end");

@@ -176,7 +176,8 @@ Status Parser::run(const ParseOptions& options) {
   Error error;
   error.code = Errc::duplicate_key;
   error.offset = 8 + repeated_;
-  error.message = "invalid JSON in header: the key `" + printable(repeated_key_.substr(0, 200)) + "` is repeated";
+  error.message =
+      base::concat({"invalid JSON in header: the key `", printable(repeated_key_.substr(0, 200)), "` is repeated"});
   return error;
 }
 
@@ -228,7 +229,7 @@ bool Parser::metadata_pairs(base::ChunkedVector<MetadataPair>& pairs, NameIndex&
     std::size_t start = 0;
     if (!reader_.key(key, start)) return false;
     if (reader_.peek() != '"') {
-      detail_ = "the value of " + base::shown_name(key, 200) + " in __metadata__ must be a string";
+      detail_ = base::concat({"the value of ", base::shown_name(key, 200), " in __metadata__ must be a string"});
       (void)reader_.fail_type("");
       detail_ += found();
       return false;
@@ -312,7 +313,7 @@ bool Parser::field(std::string_view key, TensorInfo& info, unsigned& seen) {
 
 bool Parser::missing(unsigned seen) {
   const char* const field = (seen & kDtype) == 0 ? "dtype" : (seen & kShape) == 0 ? "shape" : "data_offsets";
-  detail_ = std::string("missing field `") + field + "`";
+  detail_ = base::concat({"missing field `", field, "`"});
   bool draft = false;
   for (std::size_t i = 0; i < unknown_.size(); ++i) draft = draft || state_.view(unknown_[i]) == "offsets";
   if (draft && (seen & kOffsets) == 0)
@@ -335,7 +336,7 @@ bool Parser::dtype(TensorInfo& info) {
     keep_unknown_dtype(name);
     return true;
   }
-  detail_ = "unknown dtype `" + printable(name.substr(0, 40)) + "`";
+  detail_ = base::concat({"unknown dtype `", printable(name.substr(0, 40)), "`"});
   if (name == "float16") detail_ += " (the name of `F16` in an early draft of the format)";
   detail_ += ", it must be one of";
   for (const Dtype each : all_dtypes()) detail_.append(" ").append(to_string(each));
@@ -415,7 +416,7 @@ bool Parser::canonical_entry(TensorInfo& info) {
 // Returns the part of a message that names the tensor.
 std::string Parser::location() const {
   if (!in_entry_) return {};
-  return "tensor `" + printable(name_.substr(0, 200)) + "`: ";
+  return base::concat({"tensor `", printable(name_.substr(0, 200)), "`: "});
 }
 
 // Describes the token at the failure. The token is intact, because the reader unescapes only the text before it.
@@ -439,7 +440,7 @@ std::string Parser::found() const {
   } else {
     size = base::utf8_sequence_length(rest);
   }
-  return ", found " + base::shown_name(rest.substr(0, size), 24);
+  return base::concat({", found ", base::shown_name(rest.substr(0, size), 24)});
 }
 
 Error Parser::failure() const {
@@ -450,12 +451,14 @@ Error Parser::failure() const {
   error.offset = 8 + failure.offset;
   if (failure.code == Errc::invalid_utf8) {
     const auto byte = static_cast<unsigned char>(state_.text.data()[failure.offset]);
-    error.message = "invalid UTF-8 in header: 0x" + std::string{"0123456789abcdef"[byte >> 4]} +
-                    "0123456789abcdef"[byte & 0xF] + ", byte " + std::to_string(failure.offset) + " of the header's " +
-                    std::to_string(state_.text.size()) + ", begins no valid sequence";
+    constexpr std::string_view kHexDigits = "0123456789abcdef";
+    error.message = base::concat({"invalid UTF-8 in header: 0x",
+                                  std::string{kHexDigits[byte >> 4], kHexDigits[byte & 0xF]}, ", byte ", failure.offset,
+                                  " of the header's ", state_.text.size(), ", begins no valid sequence"});
     return error;
   }
-  error.message = "invalid JSON in header: " + location() + (detail_.empty() ? failure.what + found() : detail_);
+  error.message =
+      base::concat({"invalid JSON in header: ", location(), (detail_.empty() ? failure.what + found() : detail_)});
   return error;
 }
 

@@ -19,18 +19,19 @@ namespace {
 
 std::string quoted(std::string_view name) {
   constexpr std::size_t kShown = 200;
-  if (name.size() <= kShown) return "`" + printable(name) + "`";
-  return "`" + printable(name.substr(0, kShown)) + "...` (" + std::to_string(name.size()) + " bytes)";
+  if (name.size() <= kShown) return base::concat({"`", printable(name), "`"});
+  return base::concat({"`", printable(name.substr(0, kShown)), "...` (", name.size(), " bytes)"});
 }
 
 std::string offsets_text(const TensorInfo& tensor) {
-  return "[" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + "]";
+  return base::concat({"[", tensor.begin, ", ", tensor.end, "]"});
 }
 
 Error invalid_offset(const TensorInfo& tensor, std::uint64_t expected, const TensorInfo* previous) {
   Error error;
   error.code = Errc::invalid_offset;
-  error.message = "invalid offset for tensor " + quoted(tensor.name) + ": its data_offsets " + offsets_text(tensor);
+  error.message =
+      base::concat({"invalid offset for tensor ", quoted(tensor.name), ": its data_offsets ", offsets_text(tensor)});
   if (tensor.end < tensor.begin) {
     error.message += " end before they begin";
   } else {
@@ -48,15 +49,14 @@ Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape
   Error error;
   error.code = code;
   if (code == Errc::size_overflow) {
-    error.message = "overflow computing buffer size from shape and/or element type: tensor " + quoted(name) + ", " +
-                    std::string(to_string(dtype)) + " " + to_string(shape) + ", has more than 2^64-1 " +
-                    (dtype == Dtype::UNKNOWN ? "elements" : "bits");
+    error.message = base::concat({"overflow computing buffer size from shape and/or element type: tensor ",
+                                  quoted(name), ", ", to_string(dtype), " ", to_string(shape),
+                                  ", has more than 2^64-1 ", (dtype == Dtype::UNKNOWN ? "elements" : "bits")});
   } else {
-    error.message =
-        "The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is invalid."
-        " tensor " +
-        quoted(name) + ": " + to_string(shape) + " elements of " + std::to_string(bits(dtype)) +
-        " bits do not fill whole bytes";
+    error.message = base::concat(
+        {"The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is invalid."
+         " tensor ",
+         quoted(name), ": ", to_string(shape), " elements of ", bits(dtype), " bits do not fill whole bytes"});
   }
   return error;
 }
@@ -81,11 +81,10 @@ Status check_size(const TensorInfo& tensor) {
     return bytes_error(code, tensor.name, tensor.dtype, tensor.shape);
   }
   if (nbytes == tensor.nbytes()) return {};
-  return base::make_error(Errc::size_mismatch, "invalid shape, data type, or offset for tensor " + quoted(tensor.name) +
-                                                   ": " + std::string(to_string(tensor.dtype)) + " " +
-                                                   to_string(tensor.shape) + " needs " + std::to_string(nbytes) +
-                                                   " bytes, its data_offsets " + offsets_text(tensor) + " span " +
-                                                   std::to_string(tensor.nbytes()));
+  return base::make_error(Errc::size_mismatch,
+                          base::concat({"invalid shape, data type, or offset for tensor ", quoted(tensor.name), ": ",
+                                        to_string(tensor.dtype), " ", to_string(tensor.shape), " needs ", nbytes,
+                                        " bytes, its data_offsets ", offsets_text(tensor), " span ", tensor.nbytes()}));
 }
 
 using detail::HeaderState;
@@ -205,9 +204,9 @@ Status check_end(HeaderState& state, const Accept& accept) {
   Error error;
   error.code = Errc::incomplete_data;
   error.offset = start + std::min(end, state.data_bytes);
-  error.message = "incomplete metadata, file not fully covered: tensors end at byte " + std::to_string(end) +
-                  " of the data, the file has " + std::to_string(state.data_bytes) +
-                  (end > state.data_bytes ? " (truncated download?)" : " (something was appended?)");
+  error.message = base::concat({"incomplete metadata, file not fully covered: tensors end at byte ", end,
+                                " of the data, the file has ", state.data_bytes,
+                                (end > state.data_bytes ? " (truncated download?)" : " (something was appended?)")});
   return error;
 }
 
