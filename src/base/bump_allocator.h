@@ -2,7 +2,6 @@
 // 1/16 of every block, or 4 KiB of a small block, stays unused. So the memory in use follows the memory requested.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -25,9 +24,7 @@ class BumpAllocator {
       : upstream_(upstream), block_size_(block_size) {}
   BumpAllocator(const BumpAllocator&) = delete;
   BumpAllocator& operator=(const BumpAllocator&) = delete;
-  ~BumpAllocator() {
-    for (const Block& block : blocks_) upstream_->deallocate(block.start, block.size, kAlignment);
-  }
+  ~BumpAllocator();
 
   // Returns uninitialized memory. Also throws std::bad_alloc if the size in bytes does not fit into std::size_t, which
   // can happen on a 32-bit machine.
@@ -57,22 +54,7 @@ class BumpAllocator {
     return reinterpret_cast<void*>(start);
   }
 
-  // A new shared block abandons the unused rest of the block before it. Only a request that does not fit into that rest
-  // opens a shared block, and such a request has at most max(kOwnBlock, block_size / 16) bytes. So the abandoned rest
-  // is smaller than that.
-  void* allocate_block(std::size_t size) {
-    const bool own = size > block_size_ || size > std::max(kOwnBlock, block_size_ / 16);
-    const std::size_t block_size = own ? std::max<std::size_t>(size, 1) : block_size_;
-    // Reserve before the allocation: an exception after it would leak the block.
-    if (blocks_.size() == blocks_.capacity()) blocks_.reserve(std::max<std::size_t>(8, 2 * blocks_.size()));
-    void* start = upstream_->allocate(block_size, kAlignment);
-    blocks_.push_back({start, block_size});
-    if (!own) {
-      next_ = reinterpret_cast<std::uintptr_t>(start) + size;
-      end_ = reinterpret_cast<std::uintptr_t>(start) + block_size;
-    }
-    return start;
-  }
+  void* allocate_block(std::size_t size);
 
   MemoryResource* upstream_;
   std::size_t block_size_;

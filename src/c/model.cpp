@@ -15,8 +15,7 @@ OpenOptions open_options_of(Call& call, const safetensors_open_options* given) {
   const safetensors_open_options options = call.options(given);
   call.reserved(options.reserved);
   call.enumerator("access mode", options.access, SAFETENSORS_ACCESS_READ);
-  if (options.accept > 7)
-    call.fail(make_error(Errc::unsupported, base::concat({"unknown flags in accept: ", options.accept})));
+  if (options.accept > 7) call.fail(Errc::unsupported, base::concat({"unknown flags in accept: ", options.accept}));
   OpenOptions open;
   open.threads = options.threads;
   open.access = static_cast<Access>(options.access);
@@ -275,8 +274,8 @@ safetensors_status safetensors_model_find_metadata(const safetensors_model* mode
     if (!from) return;
     for (const auto& [name, value] : from->metadata())
       if (name == wanted) return static_cast<void>(*pair = pair_of(name, value));
-    call.fail(make_error(Errc::not_found, base::concat({"there is no metadata key `", printable(wanted), "`"}),
-                         from->path()));
+    call.check(make_error(Errc::not_found, base::concat({"there is no metadata key `", printable(wanted), "`"}),
+                          from->path()));
   });
 }
 

@@ -61,8 +61,8 @@ Result<Shape> shape_of(const Tensor& tensor, const Wanted& wanted) {
 // Error buffer_size, if an array of the caller is too small.
 void check_capacity(Call& call, std::size_t capacity, std::size_t needed) {
   if (capacity < needed)
-    call.fail(make_error(Errc::buffer_size,
-                         base::concat({"destination too small: capacity ", capacity, ", expected at least ", needed})));
+    call.fail(Errc::buffer_size,
+              base::concat({"destination too small: capacity ", capacity, ", expected at least ", needed}));
 }
 
 ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
@@ -82,13 +82,13 @@ void execute(Call& call, const safetensors_plan& plan, const ReadOptions& option
              std::size_t count) {
   const std::size_t items = plan.plan.size();
   if (arrays ? count != items : plan.needs_arrays)
-    call.fail(make_error(Errc::buffer_size,
-                         base::concat({"the plan has ", items, " items, `arrays` has room for ", arrays ? count : 0})));
+    call.fail(Errc::buffer_size,
+              base::concat({"the plan has ", items, " items, `arrays` has room for ", arrays ? count : 0}));
   if (!call.ok()) return;
   std::vector<std::unique_ptr<safetensors_array>> handles(arrays ? count : 0);
   for (auto& handle : handles) handle = std::make_unique<safetensors_array>();
   auto result = plan.plan.execute(options);
-  if (!result) return call.fail(std::move(result).error());
+  if (!result) return call.check(std::move(result).error());
   for (std::size_t i = 0; i < handles.size(); ++i) {
     handles[i]->array = std::move(result->arrays[i]);
     arrays[i] = handles[i].release();
@@ -249,7 +249,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     if (!handle) {
       stream->out_of_memory = true;
       stream->stream.cancel();
-      return call.fail(base::out_of_memory());
+      return call.check(base::out_of_memory());
     }
     std::optional<StreamItem> next = call.value(stream->stream.next());
     if (!next) return;

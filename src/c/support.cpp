@@ -69,6 +69,23 @@ void write_struct(const void* from, void* to, std::size_t size) noexcept {
   std::memset(static_cast<unsigned char*>(to) + size, 0, static_cast<std::size_t>(given - size));
 }
 
+void Call::check(Status status) noexcept {
+  if (ok()) status_ = std::move(status);
+}
+
+void Call::fail(Errc code, std::string message) {
+  check(make_error(code, std::move(message)));
+}
+
+void Call::invalid(std::string message) {
+  fail(Errc::invalid_argument, std::move(message));
+}
+
+void Call::check_list(const void* pointer, std::size_t count, std::size_t size, const char* name) {
+  if (!pointer && count != 0) invalid(base::concat({"argument ", name, " is NULL, its length ", count}));
+  if (count > PTRDIFF_MAX / size) check(base::out_of_memory());
+}
+
 void Call::check_struct(const void* given, std::size_t size) {
   const std::uint64_t found = size_of_struct(given);
   if (found < size || found > kMaxStructSize)
@@ -81,9 +98,8 @@ void Call::read_struct(const void* from, void* to, std::size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(from);
   for (std::uint64_t at = size; ok() && at < size_of_struct(from); ++at)
     if (bytes[at] != 0)
-      fail(make_error(
-          Errc::unsupported,
-          base::concat({"an option at byte ", at, " of its struct is not known here, where it has ", size, " bytes"})));
+      fail(Errc::unsupported,
+           base::concat({"an option at byte ", at, " of its struct is not known here, where it has ", size, " bytes"}));
   if (ok()) std::memcpy(to, from, size);
 }
 
@@ -110,17 +126,16 @@ std::optional<Tensor> Call::tensor(const safetensors_model* model, const char* n
   if (!ok()) return std::nullopt;
   Result<Tensor> found = std::visit([&](const auto& all) { return all.tensor(wanted); }, model->opened);
   if (found) return *std::move(found);
-  fail(std::move(found).error());
+  check(std::move(found).error());
   return std::nullopt;
 }
 
 void Call::index(const char* what, std::uint64_t index, std::uint64_t count) {
-  if (index >= count)
-    fail(make_error(Errc::not_found, base::concat({"there is no ", what, " ", index, ", there are ", count})));
+  if (index >= count) fail(Errc::not_found, base::concat({"there is no ", what, " ", index, ", there are ", count}));
 }
 
 void Call::reserved(std::uint32_t given) {
-  if (given != 0) fail(make_error(Errc::unsupported, base::concat({"a reserved field is ", given, ", not 0"})));
+  if (given != 0) fail(Errc::unsupported, base::concat({"a reserved field is ", given, ", not 0"}));
 }
 
 void Call::enumerator(const char* what, std::int32_t value, std::int32_t last) {

@@ -73,17 +73,13 @@ class Call {
   [[nodiscard]] bool ok() const noexcept { return status_.ok(); }
   [[nodiscard]] const Status& status() const noexcept { return status_; }
 
-  void fail(Error error) noexcept {
-    if (ok()) status_ = std::move(error);
-  }
-  void invalid(std::string message) noexcept { fail(make_error(Errc::invalid_argument, std::move(message))); }
-  void check(Status status) noexcept {
-    if (!status) fail(std::move(status).error());
-  }
+  void check(Status status) noexcept;
+  void fail(Errc code, std::string message);
+  void invalid(std::string message);
   template <class T>
   [[nodiscard]] T value(Result<T> result) {
     if (result) return *std::move(result);
-    fail(std::move(result).error());
+    check(std::move(result).error());
     return T();
   }
 
@@ -118,8 +114,7 @@ class Call {
   // `count` elements. The pointer may be NULL only if count is 0.
   template <class T>
   [[nodiscard]] std::span<T> list(T* pointer, std::size_t count, const char* name) {
-    if (!pointer && count != 0) invalid(base::concat({"argument ", name, " is NULL, its length ", count}));
-    if (count > PTRDIFF_MAX / sizeof(T)) fail(base::out_of_memory());
+    check_list(pointer, count, sizeof(T), name);
     return ok() ? std::span<T>(pointer, count) : std::span<T>();
   }
   [[nodiscard]] Span<const std::byte> bytes(const void* pointer, std::size_t size, const char* name) {
@@ -141,11 +136,12 @@ class Call {
   // Moves a result into a new handle.
   template <class Handle, class T>
   void give(Result<T> result, Handle** out) {
-    if (!result) return fail(std::move(result).error());
+    if (!result) return check(std::move(result).error());
     *out = new Handle{*std::move(result)};
   }
 
  private:
+  void check_list(const void* pointer, std::size_t count, std::size_t size, const char* name);
   void check_struct(const void* given, std::size_t size);
   void read_struct(const void* from, void* to, std::size_t size);
 

@@ -73,9 +73,10 @@ ExecutionState::ExecutionState(std::span<const Item> all, const ReadOptions& giv
   // Files are in the order in which the plan first names them.
   const auto before = [&](std::size_t a, std::size_t b) {
     if (slots[a].file != slots[b].file) return slots[a].file < slots[b].file;
-    return items[a].file_offset() < items[b].file_offset();
+    const std::uint64_t offset = items[a].file_offset();
+    return offset != items[b].file_offset() ? offset < items[b].file_offset() : a < b;
   };
-  if (!streamed && !std::ranges::is_sorted(order, before)) std::ranges::stable_sort(order, before);
+  if (!streamed && !std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
 }
 
 std::vector<std::unique_ptr<io::SourceReader>> ExecutionState::make_readers() {

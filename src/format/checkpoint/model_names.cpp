@@ -234,7 +234,7 @@ std::vector<ShardSet> shard_sets(std::span<const std::string> names) {
     sets[position->second].names.push_back(name);
   }
   for (ShardSet& set : sets) {
-    std::ranges::sort(set.names);
+    std::sort(set.names.begin(), set.names.end());
     set.names.erase(std::unique(set.names.begin(), set.names.end()), set.names.end());
     if (set.names.front() == set.name(0)) set.first = 0;
     if (set.first == 0 && set.names.back() == set.name(set.count)) ++set.count;
