@@ -8,76 +8,40 @@
 namespace safetensors {
 inline namespace v0 {
 
-#define SAFETENSORS_NAME_OF(code) \
-  case Errc::code:                \
+#define SAFETENSORS_CASE(code) \
+  case Errc::code:             \
     return #code
 
+// clang-format off
 // The switch has no default, so the compiler finds a code without a name.
 const char* to_string(Errc code) noexcept {
   switch (code) {
-    SAFETENSORS_NAME_OF(ok);
-    SAFETENSORS_NAME_OF(header_too_small);
-    SAFETENSORS_NAME_OF(header_too_large);
-    SAFETENSORS_NAME_OF(invalid_header_length);
-    SAFETENSORS_NAME_OF(invalid_utf8);
-    SAFETENSORS_NAME_OF(json_syntax);
-    SAFETENSORS_NAME_OF(json_leading_whitespace);
-    SAFETENSORS_NAME_OF(json_depth);
-    SAFETENSORS_NAME_OF(json_number);
-    SAFETENSORS_NAME_OF(json_type);
-    SAFETENSORS_NAME_OF(json_integer);
-    SAFETENSORS_NAME_OF(unknown_dtype);
-    SAFETENSORS_NAME_OF(missing_field);
-    SAFETENSORS_NAME_OF(duplicate_key);
-    SAFETENSORS_NAME_OF(invalid_offset);
-    SAFETENSORS_NAME_OF(size_overflow);
-    SAFETENSORS_NAME_OF(misaligned_size);
-    SAFETENSORS_NAME_OF(size_mismatch);
-    SAFETENSORS_NAME_OF(incomplete_data);
-    SAFETENSORS_NAME_OF(invalid_index);
-    SAFETENSORS_NAME_OF(ambiguous_checkpoint);
-    SAFETENSORS_NAME_OF(reserved_name);
-    SAFETENSORS_NAME_OF(duplicate_name);
-    SAFETENSORS_NAME_OF(data_length);
-    SAFETENSORS_NAME_OF(invalid_alignment);
-    SAFETENSORS_NAME_OF(overlapping_write);
-    SAFETENSORS_NAME_OF(incomplete_write);
-    SAFETENSORS_NAME_OF(writer_closed);
-    SAFETENSORS_NAME_OF(invalid_argument);
-    SAFETENSORS_NAME_OF(not_found);
-    SAFETENSORS_NAME_OF(dtype_mismatch);
-    SAFETENSORS_NAME_OF(misaligned_memory);
-    SAFETENSORS_NAME_OF(buffer_size);
-    SAFETENSORS_NAME_OF(not_writable);
-    SAFETENSORS_NAME_OF(shape_mismatch);
-    SAFETENSORS_NAME_OF(overlapping_destination);
-    SAFETENSORS_NAME_OF(value_out_of_range);
-    SAFETENSORS_NAME_OF(slice_index);
-    SAFETENSORS_NAME_OF(slice_step);
-    SAFETENSORS_NAME_OF(slice_rank);
-    SAFETENSORS_NAME_OF(slice_bits);
-    SAFETENSORS_NAME_OF(slice_syntax);
-    SAFETENSORS_NAME_OF(slice_not_contiguous);
-    SAFETENSORS_NAME_OF(out_of_memory);
-    SAFETENSORS_NAME_OF(open_failed);
-    SAFETENSORS_NAME_OF(not_regular_file);
-    SAFETENSORS_NAME_OF(read_failed);
-    SAFETENSORS_NAME_OF(write_failed);
-    SAFETENSORS_NAME_OF(sync_failed);
-    SAFETENSORS_NAME_OF(replace_failed);
-    SAFETENSORS_NAME_OF(replaced_not_durable);
-    SAFETENSORS_NAME_OF(file_truncated);
-    SAFETENSORS_NAME_OF(file_changed);
-    SAFETENSORS_NAME_OF(map_failed);
-    SAFETENSORS_NAME_OF(unsupported);
-    SAFETENSORS_NAME_OF(device_failed);
-    SAFETENSORS_NAME_OF(header_does_not_fit);
-    SAFETENSORS_NAME_OF(cancelled);
+    SAFETENSORS_CASE(ok); SAFETENSORS_CASE(header_too_small); SAFETENSORS_CASE(header_too_large);
+    SAFETENSORS_CASE(invalid_header_length); SAFETENSORS_CASE(invalid_utf8); SAFETENSORS_CASE(json_syntax);
+    SAFETENSORS_CASE(json_leading_whitespace); SAFETENSORS_CASE(json_depth); SAFETENSORS_CASE(json_number);
+    SAFETENSORS_CASE(json_type); SAFETENSORS_CASE(json_integer); SAFETENSORS_CASE(unknown_dtype);
+    SAFETENSORS_CASE(missing_field); SAFETENSORS_CASE(duplicate_key); SAFETENSORS_CASE(invalid_offset);
+    SAFETENSORS_CASE(size_overflow); SAFETENSORS_CASE(misaligned_size); SAFETENSORS_CASE(size_mismatch);
+    SAFETENSORS_CASE(incomplete_data); SAFETENSORS_CASE(invalid_index); SAFETENSORS_CASE(ambiguous_checkpoint);
+    SAFETENSORS_CASE(reserved_name); SAFETENSORS_CASE(duplicate_name); SAFETENSORS_CASE(data_length);
+    SAFETENSORS_CASE(invalid_alignment); SAFETENSORS_CASE(overlapping_write); SAFETENSORS_CASE(incomplete_write);
+    SAFETENSORS_CASE(writer_closed); SAFETENSORS_CASE(invalid_argument); SAFETENSORS_CASE(not_found);
+    SAFETENSORS_CASE(dtype_mismatch); SAFETENSORS_CASE(misaligned_memory); SAFETENSORS_CASE(buffer_size);
+    SAFETENSORS_CASE(not_writable); SAFETENSORS_CASE(shape_mismatch); SAFETENSORS_CASE(overlapping_destination);
+    SAFETENSORS_CASE(value_out_of_range); SAFETENSORS_CASE(slice_index); SAFETENSORS_CASE(slice_step);
+    SAFETENSORS_CASE(slice_rank); SAFETENSORS_CASE(slice_bits); SAFETENSORS_CASE(slice_syntax);
+    SAFETENSORS_CASE(slice_not_contiguous); SAFETENSORS_CASE(out_of_memory); SAFETENSORS_CASE(open_failed);
+    SAFETENSORS_CASE(not_regular_file); SAFETENSORS_CASE(read_failed); SAFETENSORS_CASE(write_failed);
+    SAFETENSORS_CASE(sync_failed); SAFETENSORS_CASE(replace_failed); SAFETENSORS_CASE(replaced_not_durable);
+    SAFETENSORS_CASE(file_truncated); SAFETENSORS_CASE(file_changed); SAFETENSORS_CASE(map_failed);
+    SAFETENSORS_CASE(unsupported); SAFETENSORS_CASE(device_failed); SAFETENSORS_CASE(header_does_not_fit);
+    SAFETENSORS_CASE(cancelled);
   }
   return "unknown";
 }
 
-#undef SAFETENSORS_NAME_OF
+// clang-format on
+#undef SAFETENSORS_CASE
 
 std::string Error::to_string() const {
   std::string out;
@@ -91,23 +55,25 @@ std::string Error::to_string() const {
 
 namespace base {
 
-void TextPart::append_to(std::string& text) const {
-  if (kind_ == Kind::text)
-    text.append(text_, static_cast<std::size_t>(number_));
-  else if (kind_ == Kind::signed_number)
-    text += std::to_string(static_cast<std::int64_t>(number_));
-  else
-    text += std::to_string(number_);
-}
-
-std::string concat(std::initializer_list<TextPart> parts) {
+std::string concat(Text parts) {
   std::string text;
-  for (const TextPart& part : parts) part.append_to(text);
+  for (const TextPart& part : parts) {
+    if (part.kind_ == TextPart::Kind::text)
+      text.append(part.text_, static_cast<std::size_t>(part.number_));
+    else if (part.kind_ == TextPart::Kind::signed_number)
+      text += std::to_string(static_cast<std::int64_t>(part.number_));
+    else
+      text += std::to_string(part.number_);
+  }
   return text;
 }
 
 Error make_error(Errc code, std::string message, std::string_view path) {
   return Error{.code = code, .path = std::string(path), .message = std::move(message)};
+}
+
+Error make_error(Errc code, Text message, std::string_view path) {
+  return make_error(code, concat(message), path);
 }
 
 Error with_path(Error error, std::string_view path) {
@@ -139,7 +105,7 @@ Error opening_cancelled() noexcept {
 
 Error cancelled(std::uint64_t completed, std::uint64_t total, std::string_view path) noexcept {
   return guarded([&] {
-    return make_error(Errc::cancelled, concat({"cancelled after ", completed, " of ", total, " bytes"}), path);
+    return make_error(Errc::cancelled, {"cancelled after ", completed, " of ", total, " bytes"}, path);
   });
 }
 

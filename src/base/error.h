@@ -26,20 +26,22 @@ class TextPart {
         number_(static_cast<std::uint64_t>(number)) {}
   TextPart(char) = delete;  // would be a number
 
-  void append_to(std::string& text) const;
-
  private:
+  friend std::string concat(std::initializer_list<TextPart> parts);
   enum class Kind : std::uint8_t { text, signed_number, unsigned_number };
   Kind kind_;
   const char* text_ = nullptr;
   std::uint64_t number_;  // or the length of the text
 };
 
-// Returns the parts, one after the other. The chains of operator+ in its place would be a tenth of the library.
-[[nodiscard]] std::string concat(std::initializer_list<TextPart> parts);
+// Parts of a text, one after the other: {"tensor ", name, " has ", size, " bytes"}. Chains of operator+ in its place
+// would be 5% of the library.
+using Text = std::initializer_list<TextPart>;
+[[nodiscard]] std::string concat(Text parts);
 
 // Returns an error without an offset and without an errno. path: the path of the file, or empty.
 [[nodiscard]] Error make_error(Errc code, std::string message, std::string_view path = {});
+[[nodiscard]] Error make_error(Errc code, Text message, std::string_view path = {});
 
 // Returns the error with a path, if it has none.
 [[nodiscard]] Error with_path(Error error, std::string_view path);

@@ -65,8 +65,8 @@ Status check_utf8(const char* what, std::string_view name, std::string_view text
   constexpr std::size_t kMaxShown = 200;  // bytes of the name
   const std::size_t index = base::first_invalid_utf8(text);
   if (index == std::string_view::npos) return {};
-  return base::make_error(Errc::invalid_utf8, concat({what, " `", printable(name.substr(0, kMaxShown)),
-                                                      "` is not valid UTF-8 at byte ", index}));
+  return base::make_error(Errc::invalid_utf8,
+                          {what, " `", printable(name.substr(0, kMaxShown)), "` is not valid UTF-8 at byte ", index});
 }
 
 }  // namespace base

@@ -15,7 +15,7 @@ OpenOptions open_options_of(Call& call, const safetensors_open_options* given) {
   const safetensors_open_options options = call.options(given);
   call.reserved(options.reserved);
   call.enumerator("access mode", options.access, SAFETENSORS_ACCESS_READ);
-  if (options.accept > 7) call.fail(Errc::unsupported, base::concat({"unknown flags in accept: ", options.accept}));
+  if (options.accept > 7) call.fail(Errc::unsupported, {"unknown flags in accept: ", options.accept});
   OpenOptions open;
   open.threads = options.threads;
   open.access = static_cast<Access>(options.access);
@@ -52,7 +52,7 @@ Result<Count> said(const char* callback, Count max, Run&& run) {
   if (status == SAFETENSORS_OK && count <= max) return count;
   if (status == SAFETENSORS_OK)
     return make_error(Errc::read_failed,
-                      base::concat({"the source's ", callback, " gave ", count, " bytes, expected at most ", max}));
+                      {"the source's ", callback, " gave ", count, " bytes, expected at most ", max});
   Error result = error_of(status, error);
   if (std::string_view(to_string(result.code)) == to_string(kUnknown)) result.code = Errc::read_failed;
   if (result.message.empty())
@@ -160,7 +160,7 @@ safetensors_status safetensors_model_open_paths(const char* const* paths, size_t
     const auto given = call.list(paths, count, "paths");
     list.reserve(given.size());
     for (const char* path : given) {
-      if (!path) return call.invalid(base::concat({"path ", list.size(), " is NULL"}));
+      if (!path) return call.invalid({"path ", list.size(), " is NULL"});
       list.emplace_back(path);
     }
     if (call.ok()) call.give(Checkpoint::open(list, with), model);
@@ -195,7 +195,7 @@ safetensors_status safetensors_model_from_source(const safetensors_source* sourc
     call.require(source, "source");
     const safetensors_source callbacks = call.options(source);
     call.reserved(callbacks.reserved);
-    if (!callbacks.size || !callbacks.read_at) call.invalid("the source's size or read_at is NULL");
+    if (!callbacks.size || !callbacks.read_at) call.invalid({"the source's size or read_at is NULL"});
     if (!call.ok()) return;
     auto owner = std::make_shared<CallbackSource>(callbacks);
     call.give(File::from_source(owner, with.parse), model);
@@ -274,8 +274,7 @@ safetensors_status safetensors_model_find_metadata(const safetensors_model* mode
     if (!from) return;
     for (const auto& [name, value] : from->metadata())
       if (name == wanted) return static_cast<void>(*pair = pair_of(name, value));
-    call.check(make_error(Errc::not_found, base::concat({"there is no metadata key `", printable(wanted), "`"}),
-                          from->path()));
+    call.check(make_error(Errc::not_found, {"there is no metadata key `", printable(wanted), "`"}, from->path()));
   });
 }
 

@@ -44,7 +44,7 @@ Wanted wanted_of(Call& call, const safetensors_request* given) {
       call.list(static_cast<std::byte*>(request.destination), request.destination_size, "destination");
   wanted.destination.strides = call.list(request.strides, request.stride_count, "strides");
   if (request.on_device != 0) {
-    if (request.device < 0) call.invalid(base::concat({"invalid device ordinal ", request.device}));
+    if (request.device < 0) call.invalid({"invalid device ordinal ", request.device});
     wanted.destination.device = request.device;
   }
   if (request.cast != 0) wanted.cast = call.dtype(request.cast);
@@ -61,8 +61,7 @@ Result<Shape> shape_of(const Tensor& tensor, const Wanted& wanted) {
 // Error buffer_size, if an array of the caller is too small.
 void check_capacity(Call& call, std::size_t capacity, std::size_t needed) {
   if (capacity < needed)
-    call.fail(Errc::buffer_size,
-              base::concat({"destination too small: capacity ", capacity, ", expected at least ", needed}));
+    call.fail(Errc::buffer_size, {"destination too small: capacity ", capacity, ", expected at least ", needed});
 }
 
 ReadOptions read_options_of(Call& call, const safetensors_read_options* given) {
@@ -82,8 +81,7 @@ void execute(Call& call, const safetensors_plan& plan, const ReadOptions& option
              std::size_t count) {
   const std::size_t items = plan.plan.size();
   if (arrays ? count != items : plan.needs_arrays)
-    call.fail(Errc::buffer_size,
-              base::concat({"the plan has ", items, " items, `arrays` has room for ", arrays ? count : 0}));
+    call.fail(Errc::buffer_size, {"the plan has ", items, " items, `arrays` has room for ", arrays ? count : 0});
   if (!call.ok()) return;
   std::vector<std::unique_ptr<safetensors_array>> handles(arrays ? count : 0);
   for (auto& handle : handles) handle = std::make_unique<safetensors_array>();
@@ -128,7 +126,7 @@ safetensors_status safetensors_slice_parse(const char* text, size_t length, safe
   return guarded(error, [&](Call& call) {
     call.result(count, "count");
     const std::string_view given = call.text(text, length, "text");
-    if (!dims && capacity != 0) call.invalid("argument dims is NULL");
+    if (!dims && capacity != 0) call.invalid({"argument dims is NULL"});
     if (!call.ok()) return;
     const Slice slice = call.value(Slice::parse(given));
     *count = slice.dims().size();
@@ -145,7 +143,7 @@ safetensors_status safetensors_model_measure(const safetensors_model* model, con
     Call::clear(nbytes);
     const auto tensor = call.tensor(model, name, name_length);
     const Wanted wanted = wanted_of(call, request);
-    if (!shape && capacity != 0) call.invalid("argument shape is NULL");
+    if (!shape && capacity != 0) call.invalid({"argument shape is NULL"});
     if (!call.ok()) return;
     ReadPlan plan;
     call.check(plan.add(*tensor, wanted.slice, {}, wanted.cast));
@@ -216,7 +214,7 @@ safetensors_status safetensors_plan_execute(const safetensors_plan* plan, const 
     if (arrays) std::fill_n(arrays, array_count, nullptr);
     call.require(plan, "plan");
     const ReadOptions read = read_options_of(call, options);
-    if (!arrays && array_count != 0) call.invalid("argument arrays is NULL");
+    if (!arrays && array_count != 0) call.invalid({"argument arrays is NULL"});
     if (call.ok()) execute(call, *plan, read, arrays, array_count);
   });
 }

@@ -73,24 +73,24 @@ void Call::check(Status status) noexcept {
   if (ok()) status_ = std::move(status);
 }
 
-void Call::fail(Errc code, std::string message) {
-  check(make_error(code, std::move(message)));
+void Call::fail(Errc code, base::Text message) {
+  check(make_error(code, message));
 }
 
-void Call::invalid(std::string message) {
-  fail(Errc::invalid_argument, std::move(message));
+void Call::invalid(base::Text message) {
+  fail(Errc::invalid_argument, message);
 }
 
 void Call::check_list(const void* pointer, std::size_t count, std::size_t size, const char* name) {
-  if (!pointer && count != 0) invalid(base::concat({"argument ", name, " is NULL, its length ", count}));
+  if (!pointer && count != 0) invalid({"argument ", name, " is NULL, its length ", count});
   if (count > PTRDIFF_MAX / size) check(base::out_of_memory());
 }
 
 void Call::check_struct(const void* given, std::size_t size) {
   const std::uint64_t found = size_of_struct(given);
   if (found < size || found > kMaxStructSize)
-    invalid(base::concat({"struct_size is ", found, ", not from ", size, " to ", kMaxStructSize,
-                          " (initialize the struct with its INIT macro)"}));
+    invalid({"struct_size is ", found, ", not from ", size, " to ", kMaxStructSize,
+             " (initialize the struct with its INIT macro)"});
 }
 
 void Call::read_struct(const void* from, void* to, std::size_t size) {
@@ -99,12 +99,12 @@ void Call::read_struct(const void* from, void* to, std::size_t size) {
   for (std::uint64_t at = size; ok() && at < size_of_struct(from); ++at)
     if (bytes[at] != 0)
       fail(Errc::unsupported,
-           base::concat({"an option at byte ", at, " of its struct is not known here, where it has ", size, " bytes"}));
+           {"an option at byte ", at, " of its struct is not known here, where it has ", size, " bytes"});
   if (ok()) std::memcpy(to, from, size);
 }
 
 void Call::require(const void* pointer, const char* name) {
-  if (!pointer) invalid(base::concat({"argument ", name, " is NULL"}));
+  if (!pointer) invalid({"argument ", name, " is NULL"});
 }
 
 std::string_view Call::text(const char* pointer, std::size_t length, const char* name) {
@@ -115,7 +115,7 @@ std::string_view Call::text(const char* pointer, std::size_t length, const char*
 
 Dtype Call::dtype(safetensors_dtype number) {
   const std::optional<Dtype> known = known_dtype(number);
-  if (!known) invalid(base::concat({"unknown dtype ", number}));
+  if (!known) invalid({"unknown dtype ", number});
   return known.value_or(Dtype());
 }
 
@@ -131,15 +131,15 @@ std::optional<Tensor> Call::tensor(const safetensors_model* model, const char* n
 }
 
 void Call::index(const char* what, std::uint64_t index, std::uint64_t count) {
-  if (index >= count) fail(Errc::not_found, base::concat({"there is no ", what, " ", index, ", there are ", count}));
+  if (index >= count) fail(Errc::not_found, {"there is no ", what, " ", index, ", there are ", count});
 }
 
 void Call::reserved(std::uint32_t given) {
-  if (given != 0) fail(Errc::unsupported, base::concat({"a reserved field is ", given, ", not 0"}));
+  if (given != 0) fail(Errc::unsupported, {"a reserved field is ", given, ", not 0"});
 }
 
 void Call::enumerator(const char* what, std::int32_t value, std::int32_t last) {
-  if (value < 0 || value > last) invalid(base::concat({"unknown ", what, " ", value}));
+  if (value < 0 || value > last) invalid({"unknown ", what, " ", value});
 }
 
 }  // namespace safetensors::c

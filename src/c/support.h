@@ -74,8 +74,8 @@ class Call {
   [[nodiscard]] const Status& status() const noexcept { return status_; }
 
   void check(Status status) noexcept;
-  void fail(Errc code, std::string message);
-  void invalid(std::string message);
+  void fail(Errc code, base::Text message);
+  void invalid(base::Text message);
   template <class T>
   [[nodiscard]] T value(Result<T> result) {
     if (result) return *std::move(result);

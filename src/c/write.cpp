@@ -115,7 +115,7 @@ safetensors_status safetensors_serialize(const safetensors_tensor_data* tensors,
     call.result(file, "file");
     const auto given = tensors_of(call, tensors, tensor_count, true);
     const Options how = write_options_of(call, options);
-    if (!how.one_file) call.invalid("max_shard_size is not 0, but there is one file");
+    if (!how.one_file) call.invalid({"max_shard_size is not 0, but there is one file"});
     if (!call.ok()) return;
     call.give(serialize(given, metadata_of(how.split), how.split.layout), file);
   });

@@ -22,12 +22,10 @@ Result<std::shared_ptr<const Cuda>> Cuda::load(const char* library) noexcept {
     const char* reason = library;
     std::unique_ptr<void, decltype(&os::unload_library)> opened(os::load_library(library, reason), os::unload_library);
     if (opened == nullptr)
-      return base::make_error(Errc::unsupported,
-                              base::concat({"the CUDA driver cannot be loaded: ", printable(reason)}));
+      return base::make_error(Errc::unsupported, {"the CUDA driver cannot be loaded: ", printable(reason)});
     const CudaCalls calls(opened.get());
     if (calls.missing != nullptr) {
-      return base::make_error(Errc::unsupported,
-                              base::concat({"the CUDA driver ", printable(library), " has no ", calls.missing}));
+      return base::make_error(Errc::unsupported, {"the CUDA driver ", printable(library), " has no ", calls.missing});
     }
     const CudaResult result = calls.init(0);
     // After cuInit() the driver may have threads, so the library must not be unloaded, even on an error.

@@ -53,7 +53,7 @@ Status CopyRing::retain(int device) {
   if (count == 0) return base::make_error(Errc::unsupported, "there is no CUDA device");
   if (device < 0 || device >= count) {
     return base::make_error(Errc::invalid_argument,
-                            base::concat({"there is no CUDA device ", device, ", the number of devices is ", count}));
+                            {"there is no CUDA device ", device, ", the number of devices is ", count});
   }
   result = cuda_->calls().device_get(&device_, device);
   if (result == CudaResult::success) result = cuda_->calls().primary_context_retain(&context_, device_);

@@ -33,8 +33,8 @@ std::string mismatch(const Array& array, std::optional<Dtype> wanted, std::size_
 Status check_bytes(const Array& array) {
   const std::uint64_t wanted = array.numel() / 8 * bits(array.dtype()) + array.numel() % 8 * bits(array.dtype()) / 8;
   if (wanted == array.nbytes()) return {};
-  return base::make_error(Errc::buffer_size, base::concat({"the array has ", array.nbytes(), " bytes, expected ",
-                                                           wanted, " for its shape"}));
+  return base::make_error(Errc::buffer_size,
+                          {"the array has ", array.nbytes(), " bytes, expected ", wanted, " for its shape"});
 }
 
 // A byte that is neither 0 nor 1 would be undefined behaviour in a bool.
@@ -42,17 +42,16 @@ Status check_booleans(std::span<const std::byte> bytes) {
   const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
   if (wrong == bytes.end()) return {};
   return base::make_error(Errc::dtype_mismatch,
-                          base::concat({"element ", wrong - bytes.begin(), " is ", std::to_integer<int>(*wrong),
-                                        ", expected 0 or 1 in a BOOL that is used as bool (use std::uint8_t)"}));
+                          {"element ", wrong - bytes.begin(), " is ", std::to_integer<int>(*wrong),
+                           ", expected 0 or 1 in a BOOL that is used as bool (use std::uint8_t)"});
 }
 
 }  // namespace
 
 Status check_contiguous(const ResolvedSlice& slice) {
   if (slice.contiguous()) return {};
-  return base::make_error(Errc::slice_not_contiguous,
-                          base::concat({"the slice has ", slice.run_count(),
-                                        " runs in the tensor, expected one: read() copies any slice"}));
+  return base::make_error(Errc::slice_not_contiguous, {"the slice has ", slice.run_count(),
+                                                       " runs in the tensor, expected one: read() copies any slice"});
 }
 
 std::uint64_t first_byte(const ResolvedSlice& slice) noexcept {
@@ -76,16 +75,14 @@ Status Array::check(const detail::ElementType& type, bool shaped, const Shape* s
     }
     const std::size_t past = reinterpret_cast<std::uintptr_t>(bytes().data()) % type.alignment;
     if (past != 0 && nbytes() != 0) {
-      return base::make_error(
-          Errc::misaligned_memory,
-          base::concat({"the file puts these bytes ", past, " past a multiple of ", type.alignment, ", where ",
-                        to_string(dtype_), " cannot be read in place: use Tensor::read(), or bytes()"}));
+      return base::make_error(Errc::misaligned_memory,
+                              {"the file puts these bytes ", past, " past a multiple of ", type.alignment, ", where ",
+                               to_string(dtype_), " cannot be read in place: use Tensor::read(), or bytes()"});
     }
     if (std::endian::native != std::endian::little && type.size > 1 && nbytes() != 0) {
-      return base::make_error(
-          Errc::unsupported,
-          base::concat({"cannot use an array of ", to_string(dtype_),
-                        " in place: its bytes are little-endian, this machine is big-endian (swap bytes())"}));
+      return base::make_error(Errc::unsupported,
+                              {"cannot use an array of ", to_string(dtype_),
+                               " in place: its bytes are little-endian, this machine is big-endian (swap bytes())"});
     }
     return type.boolean ? file::check_booleans(bytes()) : Status();
   });

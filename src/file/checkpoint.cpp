@@ -114,8 +114,8 @@ Status OpenFiles::select(const CheckpointPaths::Part& part, OpenedFile& opened) 
   for (const std::uint32_t entry : wanted) {
     if (opened.file.header().find(index[entry].tensor) != nullptr) continue;
     Error error = base::make_error(Errc::invalid_index,
-                                   base::concat({base::tensor_named(index[entry].tensor), " is not in `",
-                                                 printable(index.shard(part.file)), "`, where the index has it"}),
+                                   {base::tensor_named(index[entry].tensor), " is not in `",
+                                    printable(index.shard(part.file)), "`, where the index has it"},
                                    part.index->path);
     error.offset = index[entry].offset;
     return error;
@@ -147,9 +147,8 @@ Status OpenFiles::join(CheckpointState& state) {
   const auto path = [&](std::size_t i) {
     return base::concat({"`", printable(state.files[state.entries[i].file].path()), "`"});
   };
-  return base::make_error(
-      Errc::duplicate_name,
-      base::concat({base::tensor_named(name_at(twice)), " is in two files: ", path(first), " and ", path(twice)}));
+  return base::make_error(Errc::duplicate_name, {base::tensor_named(name_at(twice)), " is in two files: ", path(first),
+                                                 " and ", path(twice)});
 }
 
 using Resolved = std::unique_ptr<const CheckpointPaths>;

@@ -96,8 +96,8 @@ Result<std::unique_ptr<const format::ShardIndex>> read_index(const std::string& 
   if (!file) return file.error();
   const std::uint64_t size = (*file)->identity().size;
   if (size > format::kMaxIndexBytes)
-    return base::make_error(Errc::invalid_index, base::concat({"index too large: ", size, " bytes, at most ",
-                                                               format::kMaxIndexBytes, " are read"}));
+    return base::make_error(Errc::invalid_index,
+                            {"index too large: ", size, " bytes, at most ", format::kMaxIndexBytes, " are read"});
   const auto length = static_cast<std::size_t>(size);
   auto text = std::make_unique_for_overwrite<char[]>(length + json::Reader::kPadding);
   std::fill_n(text.get() + length, json::Reader::kPadding, '\0');
@@ -137,17 +137,15 @@ Status CheckpointPaths::add_folder(const std::string& given) {
   const std::vector<format::ModelFiles> models = format::models_of(*names);
   if (models.size() > 1) return ambiguous(path, models);
   if (models.empty())
-    return base::make_error(
-        Errc::not_found,
-        base::concat({"a folder without a safetensors file or an index of them", other_format(*names)}), path);
+    return base::make_error(Errc::not_found,
+                            {"a folder without a safetensors file or an index of them", other_format(*names)}, path);
   const format::ModelFiles& model = models[0];
   if (!model.index.empty() && (model.whole.empty() || index_counts(path, model)))
     return add_index(os::join_path(path, model.index));
   if (model.shards.names.empty()) return add_file(os::join_path(path, model.whole)), Status();
   if (!model.shards.complete())
     return base::make_error(
-        Errc::not_found,
-        base::concat({"a folder with ", model.shards.missing_text(), " (the pattern opens those that are there)"}),
+        Errc::not_found, {"a folder with ", model.shards.missing_text(), " (the pattern opens those that are there)"},
         path);
   for (const std::string& name : model.shards.names) add_file(os::join_path(path, name));
   return {};

@@ -48,11 +48,10 @@ Status check_dims(ShapeView shape) {
   constexpr auto kMaxDim = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (shape.size() > kMaxDims)
     return base::make_error(Errc::unsupported,
-                            base::concat({"the array has ", shape.size(), " dimensions, DLPack allows ", kMaxDims}));
+                            {"the array has ", shape.size(), " dimensions, DLPack allows ", kMaxDims});
   for (std::size_t i = 0; i < shape.size(); ++i)
     if (shape[i] > kMaxDim)
-      return base::make_error(Errc::unsupported,
-                              base::concat({"dimension ", i, " is ", shape[i], ", DLPack allows ", kMaxDim}));
+      return base::make_error(Errc::unsupported, {"dimension ", i, " is ", shape[i], ", DLPack allows ", kMaxDim});
   return {};
 }
 

@@ -75,8 +75,8 @@ class CallerSource final : public Source {
         call([&] { return source_->read_at(offset, destination); }, "read_at() of the source", offset);
     if (!count || *count <= destination.size()) return count;
     return base::guarded([&]() -> Result<std::size_t> {
-      return base::make_error(Errc::read_failed, base::concat({"source returned ", *count, " bytes, ",
-                                                               destination.size(), " were asked for"}));
+      return base::make_error(Errc::read_failed,
+                              {"source returned ", *count, " bytes, ", destination.size(), " were asked for"});
     });
   }
 

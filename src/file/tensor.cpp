@@ -115,8 +115,7 @@ Status Tensor::read_into(Span<std::byte> destination, const Slice& slice) const 
     if (!part) return part.error();
     if (part->size != destination.size())
       return describe(base::make_error(
-          Errc::buffer_size,
-          base::concat({"the result has ", part->size, " bytes, the destination ", destination.size()})));
+          Errc::buffer_size, {"the result has ", part->size, " bytes, the destination ", destination.size()}));
     return file::read_part(*state_, *info_, *part, destination);
   });
 }

@@ -137,9 +137,8 @@ Status ExecutionState::open_devices() {
   }
   if (ring_of.empty()) return budget_.fit(items, rings_), Status();
   if (ring_of.size() > 1 && options.device_stream != nullptr)
-    return base::make_error(Errc::invalid_argument,
-                            base::concat({"device_stream is of one device, the plan's destinations are on ",
-                                          ring_of.size(), ": make a plan for each"}));
+    return base::make_error(Errc::invalid_argument, {"device_stream is of one device, the plan's destinations are on ",
+                                                     ring_of.size(), ": make a plan for each"});
   const Result<std::shared_ptr<const device::Cuda>> cuda =
       tuning.cuda_driver == nullptr ? device::Cuda::load() : device::Cuda::load(tuning.cuda_driver);
   if (!cuda) return cuda.error();

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "base/error.h"
 #include "base/printable.h"
 #include "format/dtype/cast.h"
 #include "format/slice/slice.h"
@@ -36,49 +35,46 @@ bool apart(const Item& item, std::uint64_t& reach) {
 Status check_strides(Item& item, std::span<const std::uint64_t> strides) {
   if (strides.size() != item.shape.size())
     return refuse(item, Errc::invalid_argument,
-                  base::concat({"the result has ", item.shape.size(), " dimensions, the destination ", strides.size(),
-                                " strides"}));
+                  {"the result has ", item.shape.size(), " dimensions, the destination ", strides.size(), " strides"});
   if (bits(item.dtype) % 8 != 0)
-    return refuse(
-        item, Errc::invalid_argument,
-        base::concat({"elements of ", to_string(item.dtype), " do not fill whole bytes and cannot have strides"}));
+    return refuse(item, Errc::invalid_argument,
+                  {"elements of ", to_string(item.dtype), " do not fill whole bytes and cannot have strides"});
   item.strides.assign(strides.begin(), strides.end());
   if (item.size == 0) return {};
   std::uint64_t reach = 0;
   if (!apart(item, reach))
-    return refuse(item, Errc::invalid_argument, "the destination's strides let elements of the result overlap");
+    return refuse(item, Errc::invalid_argument, {"the destination's strides let elements of the result overlap"});
   if (reach <= item.destination.size()) return {};
-  return refuse(
-      item, Errc::buffer_size,
-      base::concat({"the result reaches to byte ", reach, " of the destination, which has ", item.destination.size()}));
+  return refuse(item, Errc::buffer_size,
+                {"the result reaches to byte ", reach, " of the destination, which has ", item.destination.size()});
 }
 
 Status set_destination(Item& item, const Destination& destination) {
   item.destination = destination.bytes;
   item.device = std::max(destination.device, -1);
   if (!destination.strides.empty()) {
-    if (item.on_device()) return refuse(item, Errc::invalid_argument, "a destination on a device has no strides");
+    if (item.on_device()) return refuse(item, Errc::invalid_argument, {"a destination on a device has no strides"});
     if (item.owned() && item.size != 0)
-      return refuse(item, Errc::invalid_argument, "strides were given, but no memory");
+      return refuse(item, Errc::invalid_argument, {"strides were given, but no memory"});
     return check_strides(item, destination.strides);
   }
   if (item.owned() || item.destination.size() == item.size) return {};
   return refuse(item, Errc::buffer_size,
-                base::concat({"the result has ", item.size, " bytes, the destination ", item.destination.size()}));
+                {"the result has ", item.size, " bytes, the destination ", item.destination.size()});
 }
 
 Status set_cast(Item& item, Dtype to) {
   const Dtype from = file::array_dtype(item.info());
   if (from != to && item.tensor.dtype() == Dtype::UNKNOWN)
     return refuse(item, Errc::dtype_mismatch,
-                  base::concat({"cannot cast a tensor of unknown dtype to ", to_string(to), " (read its bytes)"}));
-  if (to == Dtype::UNKNOWN) return refuse(item, Errc::dtype_mismatch, "cannot cast to an unknown dtype");
+                  {"cannot cast a tensor of unknown dtype to ", to_string(to), " (read its bytes)"});
+  if (to == Dtype::UNKNOWN) return refuse(item, Errc::dtype_mismatch, {"cannot cast to an unknown dtype"});
   if (!format::castable(from, to))
-    return refuse(item, Errc::dtype_mismatch, base::concat({"cannot cast ", to_string(from), " to ", to_string(to)}));
+    return refuse(item, Errc::dtype_mismatch, {"cannot cast ", to_string(from), " to ", to_string(to)});
   const std::uint64_t elements = item.stored / std::max(1U, bits(from) / 8);
   item.dtype = to;
   if (from == to || base::multiply(elements, std::uint64_t{bits(to) / 8}, item.size)) return {};
-  return refuse(item, Errc::size_overflow, "the result would be larger than 2^64-1 bytes");
+  return refuse(item, Errc::size_overflow, {"the result would be larger than 2^64-1 bytes"});
 }
 
 Status set_slice(Item& item, const Slice& slice) {
@@ -98,8 +94,8 @@ Status set_slice(Item& item, const Slice& slice) {
 
 }  // namespace
 
-Error refuse(const Item& item, Errc code, std::string message) {
-  return item.file().describe(item.info(), base::make_error(code, std::move(message)));
+Error refuse(const Item& item, Errc code, base::Text message) {
+  return item.file().describe(item.info(), base::make_error(code, message));
 }
 
 Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,
@@ -163,7 +159,7 @@ Status check_destinations(std::span<const Item> items) {
   if (overlap == ranges.end()) return {};
   const auto [first, second] = std::minmax(std::get<const Item*>(*overlap), std::get<const Item*>(*std::next(overlap)));
   return refuse(*second, Errc::overlapping_destination,
-                base::concat({"its destination overlaps that of ", base::tensor_named(first->info().name)}));
+                {"its destination overlaps that of ", base::tensor_named(first->info().name)});
 }
 
 }  // namespace safetensors::plan

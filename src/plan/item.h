@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "device/ring.h"
 #include "file/file.h"
 #include "io/source_reader.h"
@@ -67,7 +68,7 @@ struct Slot {
 };
 
 // Returns an error that names the tensor and the file of an item. May throw std::bad_alloc.
-[[nodiscard]] Error refuse(const Item& item, Errc code, std::string message);
+[[nodiscard]] Error refuse(const Item& item, Errc code, base::Text message);
 
 // Errors: as ReadPlan::add. May throw std::bad_alloc.
 [[nodiscard]] Result<Item> make_item(const Tensor& tensor, const Slice& slice, const Destination& destination,

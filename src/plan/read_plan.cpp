@@ -83,9 +83,9 @@ Result<std::vector<std::uint64_t>> pack(std::span<const Item> items, std::uint64
     const bool rounded = base::add(end, alignment - 1, offset);
     offset &= ~(alignment - 1);
     if (!item.owned())
-      return refuse(item, Errc::invalid_argument, "it has a destination, expected none in a buffer of the library");
+      return refuse(item, Errc::invalid_argument, {"it has a destination, expected none in a buffer of the library"});
     if (!rounded || !base::add(offset, item.size, end))
-      return refuse(item, Errc::size_overflow, "the buffer would be larger than 2^64-1 bytes");
+      return refuse(item, Errc::size_overflow, {"the buffer would be larger than 2^64-1 bytes"});
     offsets.push_back(offset);
   }
   offsets.push_back(end);
@@ -104,9 +104,8 @@ std::uint32_t phase_of(std::span<const Item> items, std::span<const std::uint64_
 
 Result<ReadResult> execute_packed(std::vector<Item> items, std::uint64_t alignment, const ReadOptions& options) {
   if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
-    return base::make_error(
-        Errc::invalid_argument,
-        base::concat({"invalid alignment ", alignment, ", expected a power of two from 1 to ", kMaxAlignment}));
+    return base::make_error(Errc::invalid_argument,
+                            {"invalid alignment ", alignment, ", expected a power of two from 1 to ", kMaxAlignment});
   const Result<std::vector<std::uint64_t>> offsets = pack(items, alignment);
   if (!offsets) return offsets.error();
   MemoryRequest request{.size = offsets->back(), .phase = phase_of(items, *offsets, alignment)};
@@ -144,7 +143,7 @@ Status ReadPlan::add(const Tensor& tensor, const Slice& slice, const Destination
     if (!item) return std::move(item).error();
     std::uint64_t bytes = 0;
     if (!base::add(nbytes(), item->size, bytes))
-      return plan::refuse(*item, Errc::size_overflow, "the results of the plan would be larger than 2^64-1 bytes");
+      return plan::refuse(*item, Errc::size_overflow, {"the results of the plan would be larger than 2^64-1 bytes"});
     if (!state_)
       state_ = std::make_shared<State>();
     else if (state_.use_count() > 1)
@@ -185,8 +184,8 @@ Status Tensor::read_elements(const detail::ElementType& type, const Slice& slice
     // A sparse file can have more elements than the machine has memory. A vector would touch all of it.
     std::uint64_t size = 0;
     if (!base::multiply(count, type.size, size) || size > PTRDIFF_MAX || !os::fits_in_machine(size))
-      return describe(base::make_error(
-          Errc::out_of_memory, base::concat({"cannot allocate ", count, " elements of ", type.size, " bytes"})));
+      return describe(
+          base::make_error(Errc::out_of_memory, {"cannot allocate ", count, " elements of ", type.size, " bytes"}));
     if (!type.accepted && !type.dtype)
       return describe(base::make_error(Errc::dtype_mismatch, "no cast gives elements of this C++ type"));
     ReadPlan plan;

@@ -144,8 +144,7 @@ Status check_stem(std::string_view stem) {
   if (std::string_view rest = stem; why == nullptr && !take_number(rest, kGeneration).empty())
     why = "it looks like a generation of another model";
   if (why == nullptr) return base::check_utf8("stem", stem, stem);
-  return base::make_error(Errc::invalid_argument,
-                          base::concat({"no file may be called `", printable(name), "`: ", why}));
+  return base::make_error(Errc::invalid_argument, {"no file may be called `", printable(name), "`: ", why});
 }
 
 ModelNames ModelNames::of_stem(std::string_view stem) {

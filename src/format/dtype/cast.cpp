@@ -86,9 +86,8 @@ std::size_t try_cast(Dtype from, const std::byte* in, Dtype to, std::byte* out, 
 Error out_of_range(Dtype from, const std::byte* element, Dtype to, std::uint64_t index, ShapeView shape) {
   return base::make_error(
       Errc::value_out_of_range,
-      base::concat({"cannot cast ", to_string(from), " to ", to_string(to), ": element ", position_in(shape, index),
-                    " is ", to_text(number_at(integer_cast(from, to), element)), ", the range of ", to_string(to),
-                    " is ", range_of(to)}));
+      {"cannot cast ", to_string(from), " to ", to_string(to), ": element ", position_in(shape, index), " is ",
+       to_text(number_at(integer_cast(from, to), element)), ", the range of ", to_string(to), " is ", range_of(to)});
 }
 
 }  // namespace format

@@ -76,29 +76,17 @@ IntegersLoop loop_to(bool from_signed) noexcept {
 
 template <class Unsigned>
 IntegersLoop loop_from(const IntegerCast& cast) noexcept {
-  switch (cast.to_bits) {
-    case 8:
-      return loop_to<Unsigned, std::uint8_t>(cast.from_signed);
-    case 16:
-      return loop_to<Unsigned, std::uint16_t>(cast.from_signed);
-    case 32:
-      return loop_to<Unsigned, std::uint32_t>(cast.from_signed);
-    default:
-      return loop_to<Unsigned, std::uint64_t>(cast.from_signed);
-  }
+  if (cast.to_bits == 8) return loop_to<Unsigned, std::uint8_t>(cast.from_signed);
+  if (cast.to_bits == 16) return loop_to<Unsigned, std::uint16_t>(cast.from_signed);
+  if (cast.to_bits == 32) return loop_to<Unsigned, std::uint32_t>(cast.from_signed);
+  return loop_to<Unsigned, std::uint64_t>(cast.from_signed);
 }
 
 IntegersLoop loop_for(const IntegerCast& cast) noexcept {
-  switch (cast.from_bits) {
-    case 8:
-      return loop_from<std::uint8_t>(cast);
-    case 16:
-      return loop_from<std::uint16_t>(cast);
-    case 32:
-      return loop_from<std::uint32_t>(cast);
-    default:
-      return loop_from<std::uint64_t>(cast);
-  }
+  if (cast.from_bits == 8) return loop_from<std::uint8_t>(cast);
+  if (cast.from_bits == 16) return loop_from<std::uint16_t>(cast);
+  if (cast.from_bits == 32) return loop_from<std::uint32_t>(cast);
+  return loop_from<std::uint64_t>(cast);
 }
 
 }  // namespace

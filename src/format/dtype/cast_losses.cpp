@@ -50,26 +50,20 @@ constexpr Limits kFloat8E4M3Fnuz = {both(248), false, both(0x1p-11), false};
 constexpr Limits kFloat8E5M2Fnuz = {both(61440), false, both(0x1p-18), false};
 constexpr Limits kNone = {{Float64::kInfinity, Float32::kInfinity}, false, {0, 0}, true};
 
+// clang-format off
 const Limits& limits_of(Dtype from, Dtype to) noexcept {
   switch (to) {
-    case Dtype::F32:
-      return from == Dtype::F64 ? kFloat32 : kNone;
-    case Dtype::F16:
-      return kFloat16;
-    case Dtype::BF16:
-      return kBFloat16;
-    case Dtype::F8_E5M2:
-      return kFloat8E5M2;
-    case Dtype::F8_E4M3:
-      return kFloat8E4M3;
-    case Dtype::F8_E4M3FNUZ:
-      return kFloat8E4M3Fnuz;
-    case Dtype::F8_E5M2FNUZ:
-      return kFloat8E5M2Fnuz;
-    default:
-      return kNone;  // F64 holds every float
+    case Dtype::F32: return from == Dtype::F64 ? kFloat32 : kNone;
+    case Dtype::F16: return kFloat16;
+    case Dtype::BF16: return kBFloat16;
+    case Dtype::F8_E5M2: return kFloat8E5M2;
+    case Dtype::F8_E4M3: return kFloat8E4M3;
+    case Dtype::F8_E4M3FNUZ: return kFloat8E4M3Fnuz;
+    case Dtype::F8_E5M2FNUZ: return kFloat8E5M2Fnuz;
+    default: return kNone;  // F64 holds every float
   }
 }
+// clang-format on
 
 // Counts in kBlock elements of Float: Float32 or Float64. Compilers turn this loop into vector code, because the number
 // of turns is a constant, no turn branches, and the counters and magnitudes are integers of one size. Magnitudes have

@@ -99,8 +99,8 @@ namespace {
 constexpr std::uint64_t kMaxTextBytes = 0xFFFFFFFF;
 
 // Returns an error about the length in the first 8 bytes.
-Error prefix_error(Errc code, std::string message) {
-  Error error = base::make_error(code, std::move(message));
+Error prefix_error(Errc code, base::Text message) {
+  Error error = base::make_error(code, message);
   error.offset = 0;
   return error;
 }
@@ -108,8 +108,8 @@ Error prefix_error(Errc code, std::string message) {
 Status check_limit(std::uint64_t length, const ParseOptions& options) {
   const std::uint64_t limit = std::min(options.max_header_bytes, kMaxTextBytes);
   if (length <= limit) return {};
-  return prefix_error(Errc::header_too_large, base::concat({"header too large: its length is given as ", length,
-                                                            " bytes, the limit is ", limit}));
+  return prefix_error(Errc::header_too_large,
+                      {"header too large: its length is given as ", length, " bytes, the limit is ", limit});
 }
 
 }  // namespace
@@ -120,17 +120,16 @@ namespace format {
 Result<std::uint64_t> header_length(std::span<const std::byte> prefix, std::uint64_t file_size,
                                     const ParseOptions& options) {
   if (prefix.size() < 8 || file_size < 8) {
-    return prefix_error(Errc::header_too_small, base::concat({"header too small: the file has ",
-                                                              std::min<std::uint64_t>(prefix.size(), file_size),
-                                                              " bytes, the length of the header alone takes 8"}));
+    return prefix_error(Errc::header_too_small,
+                        {"header too small: the file has ", std::min<std::uint64_t>(prefix.size(), file_size),
+                         " bytes, the length of the header alone takes 8"});
   }
   const std::uint64_t length = base::load_u64(prefix.data());
   if (Status status = check_limit(length, options); !status) return std::move(status).error();
   // file_size is at least 8 here. The sum 8 + length could overflow.
   if (length > file_size - 8) {
-    return prefix_error(Errc::invalid_header_length,
-                        base::concat({"invalid header length: the header ends at byte ", 8 + length, ", the file has ",
-                                      file_size, " (truncated download?)"}));
+    return prefix_error(Errc::invalid_header_length, {"invalid header length: the header ends at byte ", 8 + length,
+                                                      ", the file has ", file_size, " (truncated download?)"});
   }
   return length;
 }

@@ -82,9 +82,9 @@ Status check_size(const TensorInfo& tensor) {
   }
   if (nbytes == tensor.nbytes()) return {};
   return base::make_error(Errc::size_mismatch,
-                          base::concat({"invalid shape, data type, or offset for tensor ", quoted(tensor.name), ": ",
-                                        to_string(tensor.dtype), " ", to_string(tensor.shape), " needs ", nbytes,
-                                        " bytes, its data_offsets ", offsets_text(tensor), " span ", tensor.nbytes()}));
+                          {"invalid shape, data type, or offset for tensor ", quoted(tensor.name), ": ",
+                           to_string(tensor.dtype), " ", to_string(tensor.shape), " needs ", nbytes,
+                           " bytes, its data_offsets ", offsets_text(tensor), " span ", tensor.nbytes()});
 }
 
 using detail::HeaderState;

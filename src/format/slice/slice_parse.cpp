@@ -68,8 +68,7 @@ class SliceParser {
   Status ellipsis(DimSlice& dim) {
     if (text_.substr(position_, 3) != "...") return unexpected("a number, `:` or `...`");
     if (ellipsis_ != kNone) {
-      return syntax_error(
-          base::concat({"a second `...` at column ", position_ + 1, ", the first is at column ", ellipsis_ + 1}));
+      return syntax_error({"a second `...` at column ", position_ + 1, ", the first is at column ", ellipsis_ + 1});
     }
     ellipsis_ = position_;
     position_ += 3;
@@ -90,7 +89,7 @@ class SliceParser {
       digits += text_[position_++];
     std::int64_t parsed = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), parsed).ec != std::errc()) {
-      return syntax_error(base::concat({"the number at column ", start + 1, " does not fit into 64 bits"}));
+      return syntax_error({"the number at column ", start + 1, " does not fit into 64 bits"});
     }
     value = parsed;
     return {};
@@ -102,7 +101,7 @@ class SliceParser {
     const int found = peek();
     const std::string what =
         found == kEnd ? "the end" : "`" + printable(text_.substr(position_, character_bytes(position_))) + "`";
-    return syntax_error(base::concat({"unexpected ", what, " at column ", position_ + 1, ", want ", wanted}));
+    return syntax_error({"unexpected ", what, " at column ", position_ + 1, ", want ", wanted});
   }
 
   // Returns the number of bytes of the UTF-8 character at `start`, so that a message shows the whole character.
@@ -112,8 +111,8 @@ class SliceParser {
     return end - start;
   }
 
-  static Error syntax_error(const std::string& what) {
-    return base::make_error(Errc::slice_syntax, base::concat({"invalid slice: ", what}));
+  static Error syntax_error(base::Text what) {
+    return base::make_error(Errc::slice_syntax, {"invalid slice: ", base::concat(what)});
   }
 
   static constexpr std::size_t kNone = ~std::size_t{0};

@@ -48,8 +48,7 @@ std::uint64_t clamp_backward(std::int64_t bound, std::uint64_t size) {
 Result<Pick> pick_index(std::int64_t index, std::size_t dim, std::uint64_t size) {
   const bool inside = index < 0 ? magnitude(index) <= size : magnitude(index) < size;
   if (!inside) {
-    return base::make_error(Errc::slice_index,
-                            base::concat({"index ", index, " is out of range for ", dimension_text(dim, size)}));
+    return base::make_error(Errc::slice_index, {"index ", index, " is out of range for ", dimension_text(dim, size)});
   }
   const std::uint64_t start = index < 0 ? size - magnitude(index) : magnitude(index);
   return Pick{.start = start, .count = 1, .keeps_dimension = false};
@@ -57,8 +56,7 @@ Result<Pick> pick_index(std::int64_t index, std::size_t dim, std::uint64_t size)
 
 Result<Pick> pick_range(const DimSlice& range, std::size_t dim, std::uint64_t size) {
   if (range.step == 0)
-    return base::make_error(Errc::slice_step,
-                            base::concat({"step 0 for ", dimension_text(dim, size), ": want 1, -1 or more"}));
+    return base::make_error(Errc::slice_step, {"step 0 for ", dimension_text(dim, size), ": want 1, -1 or more"});
   const std::uint64_t step = magnitude(range.step);
   if (range.step > 0) {
     const std::uint64_t begin = range.begin ? clamp_forward(*range.begin, size) : 0;
@@ -72,9 +70,8 @@ Result<Pick> pick_range(const DimSlice& range, std::size_t dim, std::uint64_t si
 
 Result<Pick> pick_shard(const DimSlice& shard, std::size_t dim, std::uint64_t size) {
   if (shard.rank >= shard.world) {
-    return base::make_error(Errc::slice_index,
-                            base::concat({"shard ", shard.rank, " of ", shard.world, " of ", dimension_text(dim, size),
-                                          ": shards count from 0 to below the world"}));
+    return base::make_error(Errc::slice_index, {"shard ", shard.rank, " of ", shard.world, " of ",
+                                                dimension_text(dim, size), ": shards count from 0 to below the world"});
   }
   // The first size % world shards have one element more than the others.
   const std::uint64_t quotient = size / shard.world;
@@ -97,17 +94,16 @@ class Request {
       if (dims_[i].kind != DimSlice::Kind::ellipsis) {
         ++named;
       } else if (has_ellipsis_) {
-        return base::make_error(Errc::slice_rank, base::concat({"more than one ellipsis: element ", ellipsis_,
-                                                                " and element ", i, " of the slice"}));
+        return base::make_error(Errc::slice_rank,
+                                {"more than one ellipsis: element ", ellipsis_, " and element ", i, " of the slice"});
       } else {
         has_ellipsis_ = true;
         ellipsis_ = i;
       }
     }
     if (named > rank_) {
-      return base::make_error(Errc::slice_rank,
-                              base::concat({"too many indices: the slice has ", named, ", the tensor has ", rank_,
-                                            (rank_ == 1 ? " dimension" : " dimensions")}));
+      return base::make_error(Errc::slice_rank, {"too many indices: the slice has ", named, ", the tensor has ", rank_,
+                                                 (rank_ == 1 ? " dimension" : " dimensions")});
     }
     before_ = has_ellipsis_ ? ellipsis_ : named;
     after_ = named - before_;
@@ -134,9 +130,8 @@ class Request {
   Status check_only_dim() {
     const std::uint64_t distance = magnitude(*only_dim_);
     if (*only_dim_ < 0 ? distance > rank_ : distance >= rank_) {
-      return base::make_error(Errc::slice_rank,
-                              base::concat({"dimension ", *only_dim_, " is out of range for a tensor of ", rank_,
-                                            (rank_ == 1 ? " dimension" : " dimensions")}));
+      return base::make_error(Errc::slice_rank, {"dimension ", *only_dim_, " is out of range for a tensor of ", rank_,
+                                                 (rank_ == 1 ? " dimension" : " dimensions")});
     }
     dim_ = static_cast<std::size_t>(*only_dim_ < 0 ? rank_ - distance : distance);
     return {};
@@ -168,14 +163,14 @@ Result<std::uint64_t> total_bits(Dtype dtype, ShapeView shape) {
                             "its bytes)");
   }
   if (!parse_dtype(to_string(dtype))) {
-    return base::make_error(Errc::invalid_argument, base::concat({"unknown dtype ", static_cast<unsigned>(dtype)}));
+    return base::make_error(Errc::invalid_argument, {"unknown dtype ", static_cast<unsigned>(dtype)});
   }
   std::uint64_t total = 1;
   bool fits = true;
   for (const std::uint64_t size : shape) fits = fits && base::multiply(total, size, total);
   if (!fits || !base::multiply(total, bits(dtype), total)) {
-    return base::make_error(Errc::size_overflow, base::concat({to_string(dtype), " of shape ", to_string(shape),
-                                                               " has more than 2^64-1 bits"}));
+    return base::make_error(Errc::size_overflow,
+                            {to_string(dtype), " of shape ", to_string(shape), " has more than 2^64-1 bits"});
   }
   return total;
 }
@@ -212,7 +207,7 @@ struct PairLoops {
 Status to_bytes(Dtype dtype, PairLoops& found) {
   const auto refuse = [&](const std::string& what) {
     return base::make_error(Errc::slice_bits,
-                            base::concat({"a slice of ", to_string(dtype), " must fall on byte boundaries: ", what}));
+                            {"a slice of ", to_string(dtype), " must fall on byte boundaries: ", what});
   };
   if (found.first % kPairsPerByte != 0) {
     return refuse(base::concat({"it starts at bit ", found.first * kBitsPerPair}));
