@@ -20,20 +20,11 @@ std::byte* gather_fixed(const std::byte* from, std::int64_t stride, std::uint64_
 
 // Returns the end of the bytes written.
 std::byte* gather(const std::byte* from, std::int64_t stride, std::uint64_t count, std::size_t size, std::byte* to) {
-  switch (size) {
-    case 1:
-      return gather_fixed<1>(from, stride, count, to);
-    case 2:
-      return gather_fixed<2>(from, stride, count, to);
-    case 4:
-      return gather_fixed<4>(from, stride, count, to);
-    case 8:
-      return gather_fixed<8>(from, stride, count, to);
-    case 16:
-      return gather_fixed<16>(from, stride, count, to);
-    default:
-      break;
-  }
+  if (size == 1) return gather_fixed<1>(from, stride, count, to);
+  if (size == 2) return gather_fixed<2>(from, stride, count, to);
+  if (size == 4) return gather_fixed<4>(from, stride, count, to);
+  if (size == 8) return gather_fixed<8>(from, stride, count, to);
+  if (size == 16) return gather_fixed<16>(from, stride, count, to);
   for (std::uint64_t i = 0; i < count; ++i, to += size)
     std::memcpy(to, from + static_cast<std::int64_t>(i) * stride, size);
   return to;
