@@ -15,7 +15,7 @@ safetensors_status give_dlpack(Make make, const safetensors_array* array, Manage
     call.require(array, "array");
     if (!call.ok()) return;
     auto made = make(array->array);
-    if (!made) return call.check(std::move(made).error());
+    if (!made) return call.fail(std::move(made).error());
     *tensor = made->release();
   });
 }

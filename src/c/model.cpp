@@ -274,7 +274,7 @@ safetensors_status safetensors_model_find_metadata(const safetensors_model* mode
     if (!from) return;
     for (const auto& [name, value] : from->metadata())
       if (name == wanted) return static_cast<void>(*pair = pair_of(name, value));
-    call.check(make_error(Errc::not_found, {"there is no metadata key `", printable(wanted), "`"}, from->path()));
+    call.fail(make_error(Errc::not_found, {"there is no metadata key `", printable(wanted), "`"}, from->path()));
   });
 }
 

@@ -86,7 +86,7 @@ void execute(Call& call, const safetensors_plan& plan, const ReadOptions& option
   std::vector<std::unique_ptr<safetensors_array>> handles(arrays ? count : 0);
   for (auto& handle : handles) handle = std::make_unique<safetensors_array>();
   auto result = plan.plan.execute(options);
-  if (!result) return call.check(std::move(result).error());
+  if (!result) return call.fail(std::move(result).error());
   for (std::size_t i = 0; i < handles.size(); ++i) {
     handles[i]->array = std::move(result->arrays[i]);
     arrays[i] = handles[i].release();
@@ -247,7 +247,7 @@ safetensors_status safetensors_stream_next(safetensors_stream* stream, uint64_t*
     if (!handle) {
       stream->out_of_memory = true;
       stream->stream.cancel();
-      return call.check(base::out_of_memory());
+      return call.fail(base::out_of_memory());
     }
     std::optional<StreamItem> next = call.value(stream->stream.next());
     if (!next) return;

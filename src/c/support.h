@@ -74,6 +74,7 @@ class Call {
   [[nodiscard]] const Status& status() const noexcept { return status_; }
 
   void check(Status status) noexcept;
+  void fail(Error error) noexcept { check(std::move(error)); }
   void fail(Errc code, base::Text message);
   void invalid(base::Text message);
   template <class T>

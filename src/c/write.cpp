@@ -38,7 +38,7 @@ std::vector<TensorData> tensors_of(Call& call, const safetensors_tensor_data* te
     if (one.ok()) continue;
     Error error = one.status().error();
     error.message = "tensor " + std::to_string(result.size() - 1) + ": " + error.message;
-    call.check(std::move(error));
+    call.fail(std::move(error));
     break;
   }
   return result;
@@ -156,7 +156,7 @@ safetensors_status safetensors_writer_create(const char* path, const safetensors
     list.reserve(given.size());
     for (const TensorData& each : given) list.push_back({each.name, each.dtype, each.shape});
     const auto layout = CheckpointLayout::make(list, how.split);
-    if (!layout) return call.check(layout.error());
+    if (!layout) return call.fail(layout.error());
     if (how.one_file) return call.give(Writer::create(path, layout->files()[0].header, how.write.write), writer);
     call.give(CheckpointWriter::create(path, *layout, how.write), writer);
   });
