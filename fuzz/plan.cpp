@@ -37,6 +37,8 @@ constexpr std::uint64_t kSmallestRead = 4096;      // bytes that are read at onc
 constexpr std::uint64_t kNoted = 1024;             // bytes of bookkeeping per item
 constexpr std::uint64_t kNotedOfThread = 4 << 10;  // per thread
 constexpr std::uint64_t kNotedOnce = 16 << 10;
+// A plan gets no more items when its results have this many bytes, so that no input is slow.
+constexpr std::uint64_t kMaxResults = 8 << 20;
 
 // The thread sanitizer adds a thread of its own when the first thread starts. This thread counts, too.
 std::size_t thread_count() {
@@ -151,11 +153,11 @@ class PlanCase {
 
   void add_items() {
     const bool slices = in_.up_to(1) == 0;
-    for (std::uint64_t n = in_.up_to(20); n > 0; --n) {
+    for (std::uint64_t n = in_.up_to(20), bytes = 0; n > 0 && bytes < kMaxResults; --n) {
       PlanRandom random(in_.u64() >> 40);
       const test::PlannedTensor& tensor = random.of(file_.tensors);
       std::optional<PlannedItem> item = test::random_item(random, tensor);
-      if (item && (slices || !item->slice)) add(*std::move(item));
+      if (item && (slices || !item->slice)) bytes += add(*std::move(item));
     }
   }
 
@@ -192,18 +194,18 @@ class PlanCase {
   }
 
  private:
-  void add(PlannedItem item) {
+  std::uint64_t add(PlannedItem item) {
     items_.push_back(std::move(item));
     PlannedItem& made = items_.back();
     const Tensor from = opened_->tensor(made.tensor->name).value();
     Destination to;
     if (!made.memory.empty()) to = {std::as_writable_bytes(std::span(made.memory)), made.strides};
-    const Status status = plan_.add(from, made.slice ? Slice(*made.slice) : Slice(), to, made.cast);
-    require(status.ok(), "the item is good");
+    require(plan_.add(from, made.slice ? Slice(*made.slice) : Slice(), to, made.cast).ok(), "the item is good");
     largest_ = std::max<std::uint64_t>(largest_, made.result.size());
     // In memory, each item begins at a multiple of 64.
     if (made.memory.empty()) results_ += (made.result.size() + 63) / 64 * 64;
     sliced_ = sliced_ || made.slice.has_value();
+    return made.result.size();
   }
 
   void break_something() {
@@ -291,11 +293,6 @@ int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   Input in(data, size);
   PlanCase plan(in);
   plan.add_items();
-  for (std::uint64_t n = 1 + in.up_to(3); n > 0; --n) {
-    if (in.up_to(1) == 0)
-      plan.execute();
-    else
-      plan.stream();
-  }
+  for (std::uint64_t n = 1 + in.up_to(3); n > 0; --n) in.up_to(1) == 0 ? plan.execute() : plan.stream();
   return 0;
 }
