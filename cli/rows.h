@@ -75,8 +75,8 @@ class Rows {
   Rows(Console& console, Json* json, const char* key, std::vector<Column> columns, std::string indent = "");
 
   // One cell per column. inside: writes more rows, which are in the member `key` of this row, or below it in a table.
-  void row(std::span<const Cell> cells, const char* key = nullptr, const std::function<void()>& inside = nullptr);
-  void row(Row cells, const char* key = nullptr, const std::function<void()>& inside = nullptr) {
+  void row(std::span<const Cell> cells, const char* key = "", const std::function<void()>& inside = nullptr);
+  void row(Row cells, const char* key = "", const std::function<void()>& inside = nullptr) {
     row(std::span(cells.begin(), cells.size()), key, inside);
   }
   // Prints the table, or ends the array.
