@@ -112,7 +112,8 @@ bool add_model(Paths& paths, const std::string& folder, Paths found, bool partia
   const Result<Paths> own = Checkpoint::find_files(folder);
   if (!own) return false;
   paths.push_back(folder);
-  std::erase_if(found, [&](const std::string& path) { return !partial || !is_variant_of(path, own->front()); });
+  if (!partial || own->empty()) return true;
+  std::erase_if(found, [&](const std::string& path) { return !is_variant_of(path, own->front()); });
   append(paths, found);
   return true;
 }

@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 
 namespace safetensors::cli {
 namespace {
@@ -89,7 +90,7 @@ class Download {
 
   // Adds a file. If `file` is an error, it says why the file could not be opened.
   void add(const std::string& path, const Result<File>& file) {
-    paths_.push_back(path);
+    paths_.insert(path);
     std::optional<FileLack> lack = file ? std::nullopt : lack_of(path, file.error(), parse_);
     if (!file && (!lack || !lack->exact)) known_ = false;
     const std::uint64_t data = file ? file->header().data_bytes() : lack ? lack->data : 0;
@@ -100,10 +101,8 @@ class Download {
   void add_lost(const std::vector<IndexProblem>& problems) {
     for (const IndexProblem& problem : problems) {
       // A file that was opened in vain is there already.
-      if (problem.kind != IndexProblemKind::missing_file || std::ranges::find(paths_, problem.file) != paths_.end())
-        continue;
-      paths_.push_back(problem.file);
-      lacks_.push_back({.path = problem.file, .lost = true});
+      if (problem.kind == IndexProblemKind::missing_file && paths_.insert(problem.file).second)
+        lacks_.push_back({.path = problem.file, .lost = true});
     }
   }
   // Prints one line per kind of lack, or writes the member "download". Prints nothing for a complete model.
@@ -125,7 +124,7 @@ class Download {
   }
 
   ParseOptions parse_;
-  std::vector<std::string> paths_;
+  std::set<std::string> paths_;
   std::vector<FileLack> lacks_;
   std::uint64_t data_bytes_ = 0;  // bytes of the tensors of the complete files, without lost files
   bool known_ = true;             // whether data_bytes_ counts every file and fits

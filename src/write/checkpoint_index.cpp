@@ -59,7 +59,6 @@ Result<Names> files_in(const std::string& folder, const std::string& below = {})
 // The files beside those that belong to a model for sure.
 struct OtherFiles {
   Names shards;                        // of the same sets, in the folder
-  Names absent;                        // shards of the same sets that are not in the folder
   Names stray;                         // all others in the folder
   std::vector<format::ShardSet> sets;  // with the shards
 };
@@ -85,7 +84,6 @@ Result<OtherFiles> other_files(const std::string& folder, const Names& names) {
     const auto is_known = [&](const std::string& name) { return known.contains(name); };
     if (std::ranges::none_of(set.names, is_known)) continue;
     std::ranges::remove_copy_if(set.names, std::back_inserter(others.shards), is_known);
-    std::ranges::move(set.missing(), std::back_inserter(others.absent));
     others.sets.push_back(std::move(set));
   }
   std::erase_if(others.stray,
@@ -353,9 +351,11 @@ class IndexChecker {
     Result<OtherFiles> others = other_files(folder_, names);
     if (!others) return std::move(others).error();
     if (index_ == nullptr && !others->shards.empty()) return {};
-    for (const std::string& name : others->absent)
-      add(IndexProblemKind::missing_file, index_ == nullptr, {}, index_ == nullptr ? folder_ + name : name,
-          "file " + quoted_name(name) + " does not exist, but the names of the others tell of it");
+    const std::size_t& lost = counts_[static_cast<int>(IndexProblemKind::missing_file)];
+    for (std::size_t i = 0; i < others->sets.size() && lost < kMaxOfAKind; ++i)
+      for (const std::string& name : others->sets[i].missing())
+        add(IndexProblemKind::missing_file, index_ == nullptr, {}, index_ == nullptr ? folder_ + name : name,
+            "file " + quoted_name(name) + " does not exist, but the names of the others tell of it");
     if (index_ == nullptr) return {};
     for (const std::string& name : others->shards) {
       if (Status status = open(os::join_path(folder_, name), name); !status) return status;

@@ -36,21 +36,26 @@ class NumberedFilesTest(FoldersTest):
             expected = [f"{shown}: incomplete: 1 of 6 files missing: {lost}"]
             self.assertEqual(self.lines(1, "verify", path), expected)
             self.assertEqual(self.lines(1, "verify", path, "--quiet"), expected)
-        for verb in ("verify",):
-            self.assertIn(f"{pattern}: incomplete: 1 of 6 files missing: {lost}", self.lines(1, verb, "d", "-R"))
-            file = json.loads(self.answer(1, verb, "d/m", "--json")[0])["files"][0]
-            self.assertEqual((file["download"]["file_count"], file["download"]["missing_files"]), (6, [f"d/m/{lost}"]))
-        self.assertIs(json.loads(self.answer(1, "verify", "d/m", "--json")[0])["files"][0]["valid"], False)
+        self.assertIn(f"{pattern}: incomplete: 1 of 6 files missing: {lost}", self.lines(1, "verify", "d", "-R"))
+        file = json.loads(self.answer(1, "verify", "d/m", "--json")[0])["files"][0]
+        self.assertEqual((file["download"]["file_count"], file["download"]["missing_files"]), (6, [f"d/m/{lost}"]))
+        self.assertIs(file["valid"], False)
         for verb in (["ls", "d/m"], ["cat", "d/m", "t1"], ["cast", "d/m", "out", "--to", "f16"]):
             message = self.answer(1, *verb)[1]
             shown = os.path.basename(pattern).replace("?????", "*")
             self.assertIn(f"d/m: a folder with 5 of the 6 files `{shown}`: `{lost}` is missing", message)
 
-    def test_one_file_of_several_is_incomplete(self):
-        self.shards("m", 6, lost=range(2, 7))
-        missing = ", ".join(f"model-0000{i}-of-00006.safetensors" for i in range(2, 6))
-        expected = f"m/model-?????-of-00006.safetensors: incomplete: 5 of 6 files missing: {missing} and 1 more"
+    def test_one_file_of_the_largest_count_is_incomplete(self):
+        self.shards("m", 99_999, lost=range(2, 100_000))
+        missing = ", ".join(f"model-0000{i}-of-99999.safetensors" for i in range(2, 6)) + " and 99,994 more"
+        expected = f"m/model-?????-of-99999.safetensors: incomplete: 99,998 of 99,999 files missing: {missing}"
         self.assertEqual(self.lines(1, "verify", "m"), [expected])
+
+    def test_many_sets_of_the_largest_count_take_little_memory(self):
+        for i in range(100):
+            self.shards("m", 99_999, lost=range(2, 100_000), stem=f"m{i}")
+        self.assertIn("m: invalid: a folder of 100 safetensors files without an index", self.answer(1, "verify", "m")[0])
+        self.assertLess(self.peak_memory("verify", "m/*.safetensors", code=1), 600 << 10)
 
     def test_a_lost_file_beside_other_files(self):
         self.shards("m", 3, lost=[2])

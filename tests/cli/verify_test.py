@@ -67,6 +67,10 @@ class IndexTest(VerifyTest):
         )
         self.assertEqual(len(self.problems("m")), 1234)
 
+    def test_an_index_may_name_no_file(self):
+        self.model({X: {"a": b"abc"}}, {}, 0)
+        self.assertEqual(self.lines(0, "verify", "m"), [f"m: note: file `{X}` is not in the index"])
+
     def test_options_of_headers_are_those_of_the_files(self):
         self.model({X: {"a": b"abc"}}, {"a": X}, 3)
         data = self.read(f"m/{X}")
@@ -138,14 +142,9 @@ class DownloadTest(VerifyTest):
 
     def test_a_file_that_ends_in_its_header_has_a_lower_bound(self):
         self.cut(20)
-        lines = self.lines(1, "verify", "m")
-        self.assertEqual(
-            lines[1:], [f"m: incomplete: {Y} lacks at least {self.size - 100 - 20} bytes: it ends in its header"]
-        )
-        lines = self.lines(1, "verify", f"m/{Y}")
-        self.assertEqual(
-            lines[1:], [f"m/{Y}: incomplete: lacks at least {self.size - 100 - 20} bytes: it ends in its header"]
-        )
+        text = f"lacks at least {self.size - 120} bytes: it ends in its header"
+        self.assertEqual(self.lines(1, "verify", "m")[1:], [f"m: incomplete: {Y} {text}"])
+        self.assertEqual(self.lines(1, "verify", f"m/{Y}")[1:], [f"m/{Y}: incomplete: {text}"])
         found = self.document(f"m/{Y}")
         self.assertEqual((found["missing_bytes"], found["missing_bytes_exact"]), (self.size - 120, False))
 
@@ -153,13 +152,7 @@ class DownloadTest(VerifyTest):
         with open(self.path("m", Y), "ab") as file:
             file.write(b"x")  # too long
         self.assertEqual(len(self.lines(1, "verify", "m")), 1)
-        for data in (
-            b"",
-            b"\xff" * 100,
-            b"\x20" + bytes(7),
-            b"\x60" + bytes(7) + b"no JSON",
-            b"\x02" + bytes(7) + b"{]",
-        ):
+        for data in (b"", b"\xff" * 100, b"\x20" + bytes(7), b"\x60" + bytes(7) + b"no JSON", b"\x02" + bytes(7) + b"{]"):
             self.write(f"m/{Y}", data)
             self.assertEqual(len(self.lines(1, "verify", "m")), 1, data)
             self.assertNotIn("download", self.document("m"))

@@ -152,8 +152,10 @@ TEST(ShardSet, NamesMissingShards) {
   EXPECT_EQ(whole->count, 2U);
   EXPECT_EQ(whole->names, (Names{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}));
   EXPECT_EQ(whole->missing(), Names{});
+  EXPECT_TRUE(whole->complete());
   const auto missing = [](const Names& names) {
     const auto set = shard_set(names);
+    EXPECT_FALSE(set && set->complete());
     return set ? set->missing() : Names{"no set"};
   };
   EXPECT_EQ(missing({"m-gen00002-00002-of-00004.safetensors", "m-gen00002-00003-of-00004.safetensors"}),
