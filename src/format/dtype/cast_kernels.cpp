@@ -191,7 +191,7 @@ bool castable_floats(Dtype from, Dtype to) noexcept {
          (to == Dtype::F32 || from_float32<Portable>(to) != nullptr);
 }
 
-void cast_with(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
+void cast_with([[maybe_unused]] Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
                std::size_t count) noexcept {
   if (from == to) return copy(from, in, out, count);
 #if SAFETENSORS_CAST_AVX2
