@@ -53,8 +53,8 @@ struct CheckpointWriteOptions {
 /// the names of the next generation, such as `model-gen00002-00001-of-00008.safetensors`; file_names() returns them.
 /// Then the old files are removed. A model of one file has no index: one rename replaces the old file. (If an index in
 /// the folder names the old file, or files with another stem, the new model gets an index, too.) A lock on the folder
-/// lets one writer at a time commit. A network file system has no such lock, and neither has a folder that the caller
-/// may not list. Let only one process at a time save there.
+/// lets one writer at a time commit. There is no such lock on network and user-space file systems, and in a folder that
+/// the caller may not list. Let only one process at a time save there.
 ///
 /// No file of an old model changes before commit(). Without commit(), the destructor removes the bytes written. A
 /// killed writer leaves temporary files. The next CheckpointWriter of the folder removes them, if their lock proves
