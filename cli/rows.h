@@ -56,7 +56,8 @@ inline constexpr auto kHide = Narrow::hide;
 // The first rows of a list, as many as --top says.
 template <class Row>
 [[nodiscard]] std::span<const Row> top_of(const std::vector<Row>& rows, const Arguments& given) {
-  return std::span(rows).first(std::min<std::uint64_t>(rows.size(), given.number("top").value_or(rows.size())));
+  const std::uint64_t top = given.number("top").value_or(rows.size());
+  return std::span(rows).first(static_cast<std::size_t>(std::min<std::uint64_t>(rows.size(), top)));
 }
 // Says how many rows are not shown, if there are any: "... and 3 more tensors".
 void print_rest(Console& console, std::size_t rows, const char* noun = "more tensor");

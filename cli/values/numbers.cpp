@@ -115,7 +115,7 @@ void to_double(Dtype dtype, std::span<const std::byte> bytes, std::span<double> 
     }
     const std::uint64_t found = bits_at(bytes, i, width);
     const auto extended = static_cast<std::int64_t>(found << (64 - width)) >> (64 - width);
-    numbers[i] = width < 8             ? values[found]
+    numbers[i] = width < 8             ? values[static_cast<std::size_t>(found)]
                  : dtype == Dtype::F64 ? std::bit_cast<double>(found)
                  : with_sign           ? static_cast<double>(extended)
                                        : static_cast<double>(found);

@@ -169,7 +169,7 @@ class Exponents {
     for (const double number : numbers) {
       const bool small = std::abs(number) < std::numeric_limits<double>::min();
       const auto bits = std::bit_cast<std::uint64_t>(small ? number * 0x1p64 : number);
-      counts_[(bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64)] += each;
+      counts_[static_cast<std::size_t>((bits >> 63) * kFields + (bits >> 52 & 2047) + (small ? 0 : 64))] += each;
     }
   }
   void add_to(std::map<int, StatsBin>& bins) const {

@@ -64,10 +64,11 @@ std::string add_row(std::string_view line, const std::vector<std::uint64_t>& dat
   if (size == 0 || count == 0 || (count == 1 ? stride != 0 : stride <= size))
     return "a range with sizes that do not fit together";
   if (file >= data_bytes.size()) return "file " + std::to_string(file) + " of " + std::to_string(data_bytes.size());
+  const std::uint64_t bytes = data_bytes[static_cast<std::size_t>(file)];
   std::uint64_t end = 0;
   if (!base::multiply(count - 1, stride, end) || !base::add(begin, end, end) || !base::add(end, size, end) ||
-      end > data_bytes[file])
-    return "a range after the end of file " + std::to_string(file) + ", which has " + std::to_string(data_bytes[file]) +
+      end > bytes)
+    return "a range after the end of file " + std::to_string(file) + ", which has " + std::to_string(bytes) +
            " bytes of data";
   if (!receipt.ranges.empty()) {
     const auto& [last_file, last] = *receipt.ranges.rbegin();

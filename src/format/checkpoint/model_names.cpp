@@ -198,9 +198,8 @@ std::string ShardSet::name(std::size_t number) const {
 
 std::vector<std::string> ShardSet::missing() const {
   std::vector<std::string> lacking;
-  for (std::size_t number = first; number < first + count; ++number) {
+  for (std::size_t number = first; number < first + count; ++number)
     if (std::string one = name(number); !std::ranges::binary_search(names, one)) lacking.push_back(std::move(one));
-  }
   return lacking;
 }
 

@@ -43,11 +43,11 @@ void sort_for_writer(std::vector<NewTensor>& tensors) {
 
 // An upper bound for the size of the text, in bytes. It is close enough to allocate that much: a string that grows
 // while it is written takes up to three times the memory.
-std::size_t max_text_size(std::span<const NewTensor> tensors, std::size_t metadata_bytes, std::uint64_t data_bytes) {
+std::uint64_t max_text_size(std::span<const NewTensor> tensors, std::size_t metadata_bytes, std::uint64_t data_bytes) {
   constexpr std::string_view kEntry = R"(,:{"dtype":"","shape":[],"data_offsets":[,]})";
   constexpr std::string_view kEnds = "{,}";
   const std::size_t offset = std::to_string(data_bytes).size();
-  std::size_t size = kEnds.size() + metadata_bytes;
+  std::uint64_t size = kEnds.size() + metadata_bytes;
   for (const NewTensor& tensor : tensors) {
     size += kEntry.size() + to_string(tensor.dtype).size() + 2 * offset + json::string_size(tensor.name);
     for (const std::uint64_t dim : tensor.shape) size += std::to_string(dim).size() + 1;
@@ -123,7 +123,7 @@ Result<std::vector<NewTensor>> new_tensors(std::size_t count, const std::functio
 Result<std::string> metadata_member(std::span<const std::pair<std::string, std::string>> pairs) {
   std::vector<const std::pair<std::string, std::string>*> sorted;
   sorted.reserve(pairs.size());
-  std::size_t size = std::string_view("{\"__metadata__\":{}}").size();
+  std::uint64_t size = std::string_view("{\"__metadata__\":{}}").size();
   for (const auto& pair : pairs) {
     if (Status status = check_pair(pair.first, pair.second); !status) return std::move(status).error();
     size += json::string_size(pair.first) + json::string_size(pair.second) + 2;
@@ -134,7 +134,7 @@ Result<std::string> metadata_member(std::span<const std::pair<std::string, std::
   const auto twice = std::ranges::adjacent_find(sorted, {}, key);
   if (twice != sorted.end()) return key_added_before(key(*twice));
   HeaderWriter writer;
-  writer.reserve(size);
+  writer.reserve(static_cast<std::size_t>(size));
   writer.begin_metadata();
   for (const auto* pair : sorted) writer.pair(pair->first, pair->second);
   writer.end_metadata();
@@ -156,8 +156,8 @@ Result<NewHeaderText> new_header_text(std::vector<NewTensor> tensors, std::strin
   if (!data_bytes) return data_bytes.error();
 
   HeaderWriter writer;
-  writer.reserve(max_text_size(tensors, metadata.size(), *data_bytes) + alignment + json::Reader::kPadding +
-                 static_cast<std::size_t>(std::min(options.metadata_slack, kMaxHeaderBytes)));
+  writer.reserve(static_cast<std::size_t>(max_text_size(tensors, metadata.size(), *data_bytes) + alignment +
+                                          json::Reader::kPadding + std::min(options.metadata_slack, kMaxHeaderBytes)));
   writer.metadata_member(metadata);
   std::uint64_t offset = 0;
   for (const NewTensor& tensor : tensors) {

@@ -36,8 +36,8 @@ DescriptorPath::DescriptorPath(int descriptor) noexcept {
 
 int direct_alignment(int descriptor, DirectAlignment& alignment) noexcept {
   alignment = {};
-  struct statfs system;
-  if (::fstatfs(descriptor, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC))
+  struct statfs fs;
+  if (::fstatfs(descriptor, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || static_cast<unsigned>(fs.f_type) == RAMFS_MAGIC))
     return alignment.known = true, 0;  // files in memory: newer systems accept O_DIRECT, which gains nothing
 #ifdef STATX_DIOALIGN
   struct statx status;
