@@ -1,6 +1,8 @@
 // The text of a shape. It shows at most 8 of many dimensions, because a hostile header can have millions of them.
 #include <safetensors/shape.h>
 
+#include "base/error.h"
+
 namespace safetensors {
 inline namespace v0 {
 

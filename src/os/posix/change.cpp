@@ -1,12 +1,11 @@
 // The calls that change files, as every POSIX system has them.
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
 #include "os/open.h"
 #include "os/system.h"
