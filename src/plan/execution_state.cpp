@@ -235,10 +235,9 @@ ReadReport ExecutionState::report() const {
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const int error_number = readers_[i]->direct_refused();
     if (error_number == 0) continue;
-    std::string file = files_[i]->path.empty() ? "a file" : printable(files_[i]->path);
-    report.fallbacks.push_back(
-        base::concat({std::move(file), " is read through the page cache: reading past it is refused (",
-                      os::describe_errno(error_number), ")"}));
+    const std::string file = files_[i]->path.empty() ? "a file" : printable(files_[i]->path);
+    report.fallbacks.push_back(base::concat({file, " is read through the page cache: reading past it is refused (",
+                                             os::describe_errno(error_number), ")"}));
   }
   return report;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -281,7 +282,7 @@ std::vector<ModelFiles> models_of(std::span<const std::string> names) {
   }
   if (indexes == 0) add_shards(names, models);
   std::vector<std::string> stems;
-  for (const ModelFiles& model : models) stems.push_back(model.stem);
+  std::ranges::transform(models, std::back_inserter(stems), &ModelFiles::stem);
   const auto wins = std::ranges::find_first_of(kKnownStems, stems);
   std::erase_if(models, [&](const ModelFiles& one) {
     if (wins != std::end(kKnownStems)) return one.stem != *wins;

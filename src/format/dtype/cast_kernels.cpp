@@ -107,7 +107,7 @@ struct Avx2 {
 template <class Variant>
 CastLoop to_float32(Dtype from, bool rounded) noexcept {
   switch (from) {
-    case Dtype::F64: return rounded ? Variant::template loop<Float64, Float32> : Variant::template loop<Float64, Float32Sticky>;
+    case Dtype::F64: return rounded ? Variant::template loop<Float64, Float32> : Variant::template loop<Float64, Float32Sticky>;  // NOLINT(misc-redundant-expression)
     case Dtype::F16: return Variant::template loop<Float16, Float32>;
     case Dtype::BF16: return Variant::template loop<BFloat16, Float32>;
     case Dtype::F8_E4M3: return Variant::template loop<Float8E4M3, Float32>;

@@ -54,9 +54,9 @@ Error bytes_error(Errc code, std::string_view name, Dtype dtype, ShapeView shape
                                   ", has more than 2^64-1 ", (dtype == Dtype::UNKNOWN ? "elements" : "bits")});
   } else {
     error.message = base::concat(
-        {"The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is invalid."
-         " tensor ",
-         quoted(name), ": ", to_string(shape), " elements of ", bits(dtype), " bits do not fill whole bytes"});
+        {"The slice is slicing for subbytes dtypes, and the slice does not end up at a byte boundary, this is invalid.",
+         " tensor ", quoted(name), ": ", to_string(shape), " elements of ", bits(dtype),
+         " bits do not fill whole bytes"});
   }
   return error;
 }
