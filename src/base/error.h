@@ -35,7 +35,7 @@ class TextPart {
 };
 
 // Parts of a text, one after the other: {"tensor ", name, " has ", size, " bytes"}. Chains of operator+ in its place
-// would be 5% of the library.
+// make the vendored reader 18 KB larger.
 using Text = std::initializer_list<TextPart>;
 [[nodiscard]] std::string concat(Text parts);
 

@@ -1,8 +1,8 @@
 // Chooses the loops for a cast. For floats: AVX2 with F16C if the processor has both, else portable loops. Integers
 // have loops of their own.
 //
-// Pairs of floats without F32 go through F32. F32 holds every number of the smaller floats exactly, and a sticky bit
-// keeps what an F64 loses. So the result is still rounded only once.
+// Pairs of floats without a kernel of their own go through F32. F32 holds every number of the smaller floats exactly,
+// so the result is still rounded only once.
 #include "format/dtype/cast.h"
 
 #include <safetensors/element.h>
@@ -21,6 +21,10 @@
 namespace safetensors {
 namespace format {
 namespace {
+
+bool has_kernel(Dtype from, Dtype to) noexcept {
+  return cast_kernel(from, to, Instructions::portable) != nullptr;
+}
 
 // The value of an integer. negative: `magnitude` is below zero.
 struct Number {
@@ -69,7 +73,9 @@ float finite_float(std::uint32_t code, unsigned exponent_bits, unsigned mantissa
 }  // namespace
 
 bool castable(Dtype from, Dtype to) noexcept {
-  return from == to || (is_integer_dtype(from) ? is_integer_dtype(to) : castable_floats(from, to));
+  if (from == to || has_kernel(from, to)) return true;
+  if (is_integer_dtype(from)) return is_integer_dtype(to);
+  return has_kernel(from, Dtype::F32) && has_kernel(Dtype::F32, to);
 }
 
 void cast(Dtype from, const std::byte* in, Dtype to, std::byte* out, std::size_t count) noexcept {

@@ -29,15 +29,6 @@ struct Float64Upper {
   static constexpr int kBias = 1023;
   static constexpr Bits kInfinity = 0x7FF00000;
 };
-// A Float64Upper with the exponent of a Float32. It is cut, not rounded, and has a sticky bit, too. So it rounds to
-// smaller floats as the Float64 does. Zero and the smallest numbers are only the sticky bit.
-struct Float32Sticky {
-  using Bits = std::uint32_t;
-  static constexpr unsigned kMantissa = 20;
-  static constexpr int kBias = 127;
-  static constexpr Bits kInfinity = 0x0FF00000, kOverflow = kInfinity, kNan = 0x0FF80000;
-  static constexpr bool kPayload = true, kNanIsMinusZero = false;
-};
 struct Float32 {
   using Bits = std::uint32_t;
   using Number = float;
@@ -159,10 +150,6 @@ template <class From, class To>
     const Bits above = static_cast<Bits>(std::max<Signed>(exponent - lowest, 0));
     const Bits front = Bits{1} << From::kMantissa;
     const Bits whole = (magnitude & (front - 1)) | front;
-    if constexpr (std::is_same_v<To, Float32Sticky>) {
-      const Bits lost = whole & ((Bits{1} << shift) - 1);
-      return (above << To::kMantissa) + (whole >> shift | Bits{lost != 0});
-    }
     const Bits rounded = (whole + (Bits{1} << shift >> 1) - 1 + (whole >> shift & 1)) >> shift;
     return (above << To::kMantissa) + rounded;
   }
@@ -189,20 +176,19 @@ template <class From, class To>
   }
 }
 
-// Converts an F64 to an F32 that rounds to smaller floats as the F64 does.
-[[gnu::always_inline]] inline std::uint32_t narrow_with_sticky_bit(std::uint64_t bits) noexcept {
+template <class To>
+requires(To::kMantissa <= Float64Upper::kMantissa - 2) [[gnu::always_inline]] inline typename To::Bits
+    narrow_float64(std::uint64_t bits) noexcept {
   const auto rest = static_cast<std::uint32_t>(bits);
-  const std::uint32_t upper = static_cast<std::uint32_t>(bits >> 32) | std::uint32_t{rest != 0};
-  const std::uint32_t sign = upper & 0x80000000;
-  return narrow<Float64Upper, Float32Sticky>(upper) << (Float32::kMantissa - Float32Sticky::kMantissa) | sign;
+  return narrow<Float64Upper, To>(static_cast<std::uint32_t>(bits >> 32) | std::uint32_t{rest != 0});
 }
 
 template <class From, class To>
 [[gnu::always_inline]] inline typename To::Bits convert(typename From::Bits bits) noexcept {
-  if constexpr (std::is_same_v<To, Float32Sticky>) {
-    return narrow_with_sticky_bit(bits);
-  } else if constexpr (sizeof(typename From::Bits) < sizeof(typename To::Bits)) {
+  if constexpr (sizeof(typename From::Bits) < sizeof(typename To::Bits)) {
     return widen<From, To>(bits);
+  } else if constexpr (std::is_same_v<From, Float64> && !std::is_same_v<To, Float32>) {
+    return narrow_float64<To>(bits);
   } else {
     return narrow<From, To>(bits);
   }

@@ -1,5 +1,5 @@
-// Converts floats with loops to F32 and from F32, in two variants: portable, and AVX2 with F16C. Other pairs of dtypes
-// take two loops, through F32.
+// Converts floats with loops, in two variants: portable, and AVX2 with F16C. Each loop converts one dtype to another.
+// A pair of dtypes without a loop takes two loops, through F32.
 //
 // Both variants compile the same conversions from cast_float.h, so they give the same bits. Only between F16 and F32,
 // AVX2 uses instructions of the processor instead, which also give these bits. A loop always converts kLoopElements
@@ -23,8 +23,8 @@
 namespace safetensors::format {
 namespace {
 
-// Converts kLoopElements elements.
-using CastLoop = void (*)(const std::byte* in, std::byte* out) noexcept;
+// F32 elements between two kernels: 2 KiB, which stay in the L1 cache.
+constexpr std::size_t kBufferElements = 4 * kLoopElements;
 
 template <class From, class To>
 [[gnu::always_inline]] inline void convert_elements(const std::byte* __restrict in,
@@ -39,7 +39,7 @@ template <class From, class To>
 
 struct Portable {
   template <class From, class To>
-  static void loop(const std::byte* in, std::byte* out) noexcept {
+  static void block(const std::byte* in, std::byte* out) noexcept {
     convert_elements<From, To>(in, out);
   }
 };
@@ -83,7 +83,7 @@ struct Avx2 {
   using Float __attribute__((vector_size(32), aligned(1), may_alias)) = float;
 
   template <class From, class To>
-  [[gnu::target("avx2,f16c")]] static void loop(const std::byte* in, std::byte* out) noexcept {
+  [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
     if constexpr (std::is_same_v<From, Float16> && std::is_same_v<To, Float32>) {
       for (std::size_t i = 0; i < kLoopElements; i += 8) {
         *reinterpret_cast<Float*>(out + i * 4) =
@@ -102,73 +102,76 @@ struct Avx2 {
 };
 #endif
 
+template <class Loops, class From, class To>
+void convert_all(const std::byte* in, std::byte* out, std::size_t count) noexcept {
+  constexpr std::size_t from_size = sizeof(typename From::Bits);
+  constexpr std::size_t to_size = sizeof(typename To::Bits);
+  for (; count >= kLoopElements; count -= kLoopElements) {
+    Loops::template block<From, To>(in, out);
+    in += kLoopElements * from_size;
+    out += kLoopElements * to_size;
+  }
+  if (count == 0) return;
+  std::byte rest[kLoopElements * from_size] = {};
+  std::byte converted[kLoopElements * to_size];
+  std::memcpy(rest, in, count * from_size);
+  Loops::template block<From, To>(rest, converted);
+  std::memcpy(out, converted, count * to_size);
+}
+
 // clang-format off
-// The loop from a dtype to F32, or nullptr. rounded: F64 is rounded to nearest. Otherwise, it keeps a sticky bit.
-template <class Variant>
-CastLoop to_float32(Dtype from, bool rounded) noexcept {
+template <class Loops>
+CastKernel to_float32(Dtype from) noexcept {
   switch (from) {
-    case Dtype::F64: return rounded ? Variant::template loop<Float64, Float32> : Variant::template loop<Float64, Float32Sticky>;  // NOLINT(misc-redundant-expression)
-    case Dtype::F16: return Variant::template loop<Float16, Float32>;
-    case Dtype::BF16: return Variant::template loop<BFloat16, Float32>;
-    case Dtype::F8_E4M3: return Variant::template loop<Float8E4M3, Float32>;
-    case Dtype::F8_E5M2: return Variant::template loop<Float8E5M2, Float32>;
-    case Dtype::F8_E4M3FNUZ: return Variant::template loop<Float8E4M3Fnuz, Float32>;
-    case Dtype::F8_E5M2FNUZ: return Variant::template loop<Float8E5M2Fnuz, Float32>;
-    case Dtype::F8_E8M0: return Variant::template loop<Float8E8M0, Float32>;
+    case Dtype::F64: return convert_all<Loops, Float64, Float32>;
+    case Dtype::F16: return convert_all<Loops, Float16, Float32>;
+    case Dtype::BF16: return convert_all<Loops, BFloat16, Float32>;
+    case Dtype::F8_E4M3: return convert_all<Loops, Float8E4M3, Float32>;
+    case Dtype::F8_E5M2: return convert_all<Loops, Float8E5M2, Float32>;
+    case Dtype::F8_E4M3FNUZ: return convert_all<Loops, Float8E4M3Fnuz, Float32>;
+    case Dtype::F8_E5M2FNUZ: return convert_all<Loops, Float8E5M2Fnuz, Float32>;
+    case Dtype::F8_E8M0: return convert_all<Loops, Float8E8M0, Float32>;
     default: return nullptr;
   }
 }
 
-// The loop from F32 to a dtype, or nullptr.
-template <class Variant>
-CastLoop from_float32(Dtype to) noexcept {
+template <class Loops, class From>
+CastKernel to_narrow(Dtype to) noexcept {
   switch (to) {
-    case Dtype::F64: return Variant::template loop<Float32, Float64>;
-    case Dtype::F16: return Variant::template loop<Float32, Float16>;
-    case Dtype::BF16: return Variant::template loop<Float32, BFloat16>;
-    case Dtype::F8_E4M3: return Variant::template loop<Float32, Float8E4M3>;
-    case Dtype::F8_E5M2: return Variant::template loop<Float32, Float8E5M2>;
-    case Dtype::F8_E4M3FNUZ: return Variant::template loop<Float32, Float8E4M3Fnuz>;
-    case Dtype::F8_E5M2FNUZ: return Variant::template loop<Float32, Float8E5M2Fnuz>;
+    case Dtype::F16: return convert_all<Loops, From, Float16>;
+    case Dtype::BF16: return convert_all<Loops, From, BFloat16>;
+    case Dtype::F8_E4M3: return convert_all<Loops, From, Float8E4M3>;
+    case Dtype::F8_E5M2: return convert_all<Loops, From, Float8E5M2>;
+    case Dtype::F8_E4M3FNUZ: return convert_all<Loops, From, Float8E4M3Fnuz>;
+    case Dtype::F8_E5M2FNUZ: return convert_all<Loops, From, Float8E5M2Fnuz>;
     default: return nullptr;
   }
 }
 // clang-format on
 
-// One or two loops, one after the other. first: of every pair. second: nullptr, or converts the F32 from `first`.
-struct CastLoops {
-  CastLoop first, second;
-
-  void operator()(const std::byte* in, std::byte* out) const noexcept {
-    if (second == nullptr) return first(in, out);
-    std::byte floats[kLoopElements * sizeof(float)];
-    first(in, floats);
-    second(floats, out);
-  }
-};
-
-template <class Variant>
-CastLoops loops_of(Dtype from, Dtype to) noexcept {
-  if (from == Dtype::F32) return {from_float32<Variant>(to), nullptr};
-  if (to == Dtype::F32) return {to_float32<Variant>(from, true), nullptr};
-  return {to_float32<Variant>(from, false), from_float32<Variant>(to)};
+template <class Loops>
+CastKernel kernel(Dtype from, Dtype to) noexcept {
+  if (to == Dtype::F32) return to_float32<Loops>(from);
+  if (from == Dtype::F32)
+    return to == Dtype::F64 ? convert_all<Loops, Float32, Float64> : to_narrow<Loops, Float32>(to);
+  return from == Dtype::F64 ? to_narrow<Loops, Float64>(to) : nullptr;
 }
 
-void cast_all(CastLoops loops, Dtype from, const std::byte* in, Dtype to, std::byte* out, std::size_t count) noexcept {
-  constexpr std::size_t kMaxSize = sizeof(double);
-  const std::size_t from_size = bits(from) / 8;
-  const std::size_t to_size = bits(to) / 8;
-  for (; count >= kLoopElements; count -= kLoopElements) {
-    loops(in, out);
-    in += kLoopElements * from_size;
-    out += kLoopElements * to_size;
+void cast_loops(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
+                std::size_t count) noexcept {
+  if (const CastKernel kernel = cast_kernel(from, to, instructions)) return kernel(in, out, count);
+  // Go through F32, which holds every number of the smaller dtypes.
+  const CastKernel first = cast_kernel(from, Dtype::F32, instructions);
+  const CastKernel second = cast_kernel(Dtype::F32, to, instructions);
+  std::byte buffer[kBufferElements * sizeof(float)];
+  while (count > 0) {
+    const std::size_t now = std::min(count, kBufferElements);
+    first(in, buffer, now);
+    second(buffer, out, now);
+    in += now * (bits(from) / 8);
+    out += now * (bits(to) / 8);
+    count -= now;
   }
-  if (count == 0) return;
-  std::byte rest[kLoopElements * kMaxSize] = {};
-  std::byte converted[kLoopElements * kMaxSize];
-  std::memcpy(rest, in, count * from_size);
-  loops(rest, converted);
-  std::memcpy(out, converted, count * to_size);
 }
 
 void copy(Dtype dtype, const std::byte* in, std::byte* out, std::size_t count) noexcept {
@@ -186,21 +189,23 @@ bool available(Instructions instructions) noexcept {
   return instructions == Instructions::portable;
 }
 
-bool castable_floats(Dtype from, Dtype to) noexcept {
-  return (from == Dtype::F32 || to_float32<Portable>(from, true) != nullptr) &&
-         (to == Dtype::F32 || from_float32<Portable>(to) != nullptr);
+CastKernel cast_kernel(Dtype from, Dtype to, Instructions instructions) noexcept {
+#if SAFETENSORS_CAST_AVX2
+  if (instructions == Instructions::avx2) return kernel<Avx2>(from, to);
+#endif
+  return instructions == Instructions::portable ? kernel<Portable>(from, to) : nullptr;
 }
 
-void cast_with([[maybe_unused]] Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
+void cast_with(Instructions instructions, Dtype from, const std::byte* in, Dtype to, std::byte* out,
                std::size_t count) noexcept {
   if (from == to) return copy(from, in, out, count);
 #if SAFETENSORS_CAST_AVX2
   if (instructions == Instructions::avx2) {
     const QuietConversions quiet;
-    return cast_all(loops_of<Avx2>(from, to), from, in, to, out, count);
+    return cast_loops(instructions, from, in, to, out, count);
   }
 #endif
-  cast_all(loops_of<Portable>(from, to), from, in, to, out, count);
+  cast_loops(instructions, from, in, to, out, count);
 }
 
 }  // namespace safetensors::format

@@ -112,10 +112,17 @@ class Request {
 
   Result<Pick> pick(std::size_t dim, std::uint64_t size) const {
     const DimSlice* request = find(dim);
-    const DimSlice::Kind kind = request ? request->kind : DimSlice::Kind::all;
-    if (kind == DimSlice::Kind::index) return pick_index(request->index, dim, size);
-    if (kind == DimSlice::Kind::range) return pick_range(*request, dim, size);
-    if (kind == DimSlice::Kind::shard) return pick_shard(*request, dim, size);
+    switch (request ? request->kind : DimSlice::Kind::all) {
+      case DimSlice::Kind::index:
+        return pick_index(request->index, dim, size);
+      case DimSlice::Kind::range:
+        return pick_range(*request, dim, size);
+      case DimSlice::Kind::shard:
+        return pick_shard(*request, dim, size);
+      case DimSlice::Kind::all:
+      case DimSlice::Kind::ellipsis:
+        break;
+    }
     return Pick{.count = size};
   }
 

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
