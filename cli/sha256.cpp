@@ -94,11 +94,11 @@ Result<std::string> Sha256::finish() {
 
 Result<std::string> sha256_of(const Source& source, std::uint64_t begin, std::uint64_t end,
                               const std::function<bool(std::uint64_t bytes)>& read) {
-  std::array<std::byte, 128 << 10> buffer;  // stays in the cache of a core
+  constexpr std::size_t kBytes = 128 << 10;  // stays in the cache of a core, but may exceed the stack of a thread
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kBytes);
   Sha256 hash;
   for (std::uint64_t offset = begin; offset < end;) {
-    const auto bytes =
-        std::span(buffer).first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end - offset)));
+    const auto bytes = std::span(buffer.get(), static_cast<std::size_t>(std::min<std::uint64_t>(kBytes, end - offset)));
     if (Status status = os::read_exactly(source, offset, bytes); !status) return status.error();
     hash.update(bytes);
     offset += bytes.size();

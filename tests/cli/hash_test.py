@@ -31,6 +31,10 @@ class HashTest(FolderTest):
         names = [f"f{size}" for size in sizes]
         self.assertEqual(self.succeed("hash", *names), self.sha256sum(*names).stdout.decode())
 
+    def test_threads_with_small_stacks(self):
+        script = 'ulimit -s 128; "$0" hash "$0" "$0"'  # in KiB: what musl gives to a thread
+        subprocess.run(["sh", "-c", script, PROGRAM], stdout=subprocess.DEVNULL, check=True)
+
     def test_odd_names_go_both_ways(self):
         names = ["a b", "a\\b", "a\nb", "a\rb", "\\", " x", "*x", "a:b", "\u00e9", "-"]
         for name in names:
