@@ -4,7 +4,6 @@
 #include "command.h"
 #include "console.h"
 #include "input.h"
-#include "interrupt.h"
 #include "json_output.h"
 #include "rows.h"
 #include "selection.h"
@@ -351,9 +350,7 @@ Exit compare(const Arguments& given, DiffOptions options, Console& console) {
     if (!names) return fail(*map, names.error());
     options.names = *std::move(names);
   }
-  const Interrupt interrupt;
   Result<DiffResult> result = diff(first->set(), second->set(), options, console);
-  if (!result && Interrupt::caught()) return Exit::good;
   const bool by_map = !result && map && result.error().code == Errc::invalid_argument;
   if (!result) return fail(by_map ? *map : paths[0], result.error());
   const MetadataDiffs metadata(*first, *second);

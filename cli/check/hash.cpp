@@ -124,7 +124,6 @@ class Hashing {
       return done(0) ? Status() : Status(Interrupt::error());
     });
     for (const Item& item : items_) {
-      if (Interrupt::caught()) break;
       json_ != nullptr ? print_json(item) : print(item);
       if (item.error) note(input_error(item.path, *item.error, console_));
       if (!item.error && check_ && !item.matches()) note(Exit::negative);
@@ -283,7 +282,6 @@ Exit run_hash(const Arguments& given, Console& console) {
   if (tensors && check) throw UsageError("--tensors does not go with --check: FILE names the tensors");
   if (sha256_library() == "none") return console.error("hash", sha256_missing());
   const Sha256 first;  // starts OpenSSL before threads take memory: it crashes if memory ends while it starts
-  const Interrupt interrupt;
   std::optional<Json> json;
   if (given.json()) json.emplace(console, "hash").key("digests").open('[');
   Hashing hashing(check, console, json ? &*json : nullptr);
@@ -294,7 +292,6 @@ Exit run_hash(const Arguments& given, Console& console) {
       if (!tensors) notice_beside(path, console);
       tensors ? hash_tensors(path, console, hashing) : hash_files(path, hashing);
     }
-    if (Interrupt::caught()) return Exit::good;  // the destructor of Interrupt ends the process
   }
   hashing.flush();
   if (json) {

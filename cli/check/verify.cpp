@@ -6,7 +6,6 @@
 #include "folders.h"
 #include "index_problems.h"
 #include "input.h"
-#include "interrupt.h"
 #include "json_output.h"
 #include "sha256.h"
 #include "text/text.h"
@@ -209,13 +208,11 @@ std::string values_text(const TensorStats& found, const Arguments& given) {
 // Reads the values of a file for --no-nan and --no-inf.
 Exit verify_values(const std::string& path, const File& file, const Report& report) {
   Json* const json = report.json;
-  const Interrupt interrupt;
   // Integers and floats of 4 and 6 bits have neither NaN nor infinities.
   const auto select = [](const TensorInfo& tensor) {
     return tensor.dtype != Dtype::UNKNOWN && bits(tensor.dtype) >= 8 && !is_integer(tensor.dtype);
   };
   Result<std::vector<TensorStats>> found = stats(file.tensors(), false, report.console, select);
-  if (!found && Interrupt::caught()) return Exit::good;
   if (!found) {
     if (json != nullptr) json_input_error(json->key("values_valid").value(std::nullopt), path, found.error());
     return input_error(path, found.error(), report.console);

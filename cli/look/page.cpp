@@ -91,8 +91,7 @@ constexpr auto kPageTable =
                                kJsonOption,
                            });
 
-// Collects the data of the page, and writes the page. The caller keeps an Interrupt meanwhile. If the file OUT cannot
-// be written, the error has its path.
+// Collects the data of the page.
 Result<std::string> make_page(const Arguments& given, const Input& input, Console& console) {
   const Selection selection(given);
   const Result<std::vector<Listed>> tensors = chosen_tensors(selection, input);
@@ -105,6 +104,7 @@ Result<std::string> make_page(const Arguments& given, const Input& input, Consol
 }
 
 Status write_page(const std::string& output, bool force, std::string_view page) {
+  const Interrupt interrupt;
   Result<NewFile> file = NewFile::create(output, force);
   Status status = file ? file->write(page) : Status(file.error());
   return status ? file->commit() : status;
@@ -117,9 +117,7 @@ Exit run_page(const Arguments& given, Console& console) {
   const bool dry_run = given.has("dry-run");
   (void)Selection(given);  // errors of usage come first
   if (!output) throw UsageError("write the page where? Give --output OUT");
-  if (*output == kStandardInput) throw UsageError("OUT is a path, not standard output");
   const auto fail = [&](Error error, const std::string& at_fault) {
-    if (Interrupt::caught()) return Exit::good;
     if (error.path.empty() && at_fault != path) error.path = at_fault;
     if (given.json()) {
       Json json(console, "page");
@@ -133,7 +131,6 @@ Exit run_page(const Arguments& given, Console& console) {
   if (!input) return fail(input.error(), path);
   if (Status status = check_output(*output, given.has("force"), path, *input); !status)
     return fail(status.error(), *output);
-  const Interrupt interrupt;
   const Result<std::string> page = make_page(given, *input, console);
   if (!page) return fail(page.error(), path);
   Status status = dry_run ? Status() : write_page(*output, given.has("force"), *page);

@@ -4,7 +4,6 @@
 #include "command.h"
 #include "folders.h"
 #include "input.h"
-#include "interrupt.h"
 #include "json_output.h"
 #include "rows.h"
 #include "selection.h"
@@ -132,9 +131,7 @@ Result<Exit> stats_of_path(const std::string& path, const Arguments& given, bool
   if (!input) return input.error();
   const Selection names(given);
   const auto select = [&](const TensorInfo& tensor) { return names.selects(tensor); };
-  const Interrupt interrupt;
   Result<std::vector<TensorStats>> found = stats(input->set(), given.has("histogram"), console, select);
-  if (!found && Interrupt::caught()) return Exit::good;
   if (!found) return found.error();
   sort_stats(*found, given.value("sort").value_or("name"));
   if (json == nullptr && several) console.heading(formatted("{}:", printable(shown_path(path))));

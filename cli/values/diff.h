@@ -84,8 +84,8 @@ struct DiffResult {
 };
 
 // Each tensor is read once, by several threads, whose number changes no result. The equal chunks of a tensor that
-// differs are read twice. The caller has an Interrupt. Errors: invalid_argument (two tensors of the first set get one
-// name), and those of for_each_chunk() and of Tensor::read().
+// differs are read twice. Errors: invalid_argument (two tensors of the first set get one name), and those of
+// for_each_chunk() and of Tensor::read().
 [[nodiscard]] Result<DiffResult> diff(Tensors first, Tensors second, const DiffOptions& options, Console& console);
 
 }  // namespace safetensors::cli

@@ -77,6 +77,7 @@ Status read_chunk(const Tensor& tensor, const Chunk& chunk, std::vector<std::byt
 
 Status run_tasks(std::size_t count, std::uint64_t total, Console& console,
                  const std::function<Status(std::size_t index, const Done& done)>& work) {
+  const Interrupt interrupt;
   std::atomic<std::uint64_t> bytes = 0;
   const Callback<bool()> show = [&] {
     console.progress(bytes, total);

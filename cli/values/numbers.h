@@ -38,8 +38,9 @@ void add_chunks(std::vector<Chunk>& chunks, std::size_t item, std::uint64_t elem
 using Done = std::function<bool(std::uint64_t bytes)>;
 
 // Calls work(index, done) for every index below `count`. Threads, one per usable processor, take the indexes in their
-// order. work may throw std::bad_alloc. The calling thread shows how many of `total` bytes are done. The caller has an
-// Interrupt. Errors: cancelled after a signal, out_of_memory, and the error of the first task that fails.
+// order. work may throw std::bad_alloc. The calling thread shows how many of `total` bytes are done. After a signal,
+// the tasks stop, and the process ends by the signal: the caller has no Interrupt. It writes its output later, because
+// a write to a pipe that nobody reads never ends. Errors: out_of_memory, and the error of the first task that fails.
 [[nodiscard]] Status run_tasks(std::size_t count, std::uint64_t total, Console& console,
                                const std::function<Status(std::size_t index, const Done& done)>& work);
 

@@ -60,8 +60,7 @@ struct TensorStats : Summary {
 };
 
 // Computes the statistics of the tensors that `select` chooses, in their order. Each tensor is read once, by several
-// threads, whose number changes no result. The caller has an Interrupt. Errors: those of for_each_chunk() and of
-// Tensor::read().
+// threads, whose number changes no result. Errors: those of for_each_chunk() and of Tensor::read().
 [[nodiscard]] Result<std::vector<TensorStats>> stats(Tensors tensors, bool histogram, Console& console,
                                                      const std::function<bool(const TensorInfo&)>& select);
 

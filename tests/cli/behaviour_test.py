@@ -119,14 +119,8 @@ class PipeTest(CommandTest):
     def test_a_reader_that_goes_away_ends_the_command_quietly(self):
         for arguments in (("ls", "many.safetensors"), ("cat", "grid.safetensors", "grid", "--format", "text")):
             for restore in (True, False):  # with SIGPIPE at its default and ignored
-                process = subprocess.Popen(
-                    [PROGRAM, *arguments],
-                    cwd=self.folder,
-                    env=environment(),
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    restore_signals=restore,
-                )
+                options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "restore_signals": restore}
+                process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env=environment(), **options)
                 process.stdout.close()
                 self.assertEqual(process.stderr.read(), b"", arguments)
                 process.stderr.close()

@@ -43,6 +43,14 @@ class PipeTest(CommandTest):
         with open(self.path(name), "rb") as file:
             return self.run_command(*arguments, input=file.read(), variables=self.variables)
 
+    def start(self, *arguments, **options):
+        """Starts the command. SIGINT ends it even if this process ignores the signal."""
+        options |= {"cwd": self.folder, "env": environment() | self.variables}
+        options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+        child = subprocess.Popen([PROGRAM, *arguments], **options)
+        self.addCleanup(child.kill)
+        return child
+
     def test_values_of_a_pipe_are_those_of_the_file(self):
         verbs = (["stats"], ["stats", "--histogram", "--json"], ["hash", "--tensors"], ["verify", "--no-nan"])
         for arguments in verbs:
@@ -110,12 +118,7 @@ class PipeTest(CommandTest):
         with open(self.path("good.safetensors"), "rb") as file:
             os.write(write, file.read()[:-1])
         for verb in ("stats", "hash") if self.hashes else ("stats",):
-            child = subprocess.Popen(
-                [PROGRAM, verb, "-"],
-                stdin=read,
-                env=environment() | self.variables,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )
+            child = self.start(verb, "-", stdin=read)
             time.sleep(0.3)
             child.send_signal(signal.SIGINT)
             self.assertEqual(child.wait(60), -signal.SIGINT)
@@ -126,13 +129,7 @@ class PipeTest(CommandTest):
     def test_a_signal_ends_the_reading_of_values(self):
         make_sparse(self.path("large"), 1 << 37)  # of which the signal lets it read a small part
         for arguments in (("stats", "large"), ("diff", "large", "large")):
-            child = subprocess.Popen(
-                [PROGRAM, *arguments],
-                cwd=self.folder,
-                stdout=subprocess.PIPE,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )
-            self.addCleanup(child.kill)
+            child = self.start(*arguments, stdout=subprocess.PIPE)
             read = 0
             while read < 4 << 20:
                 self.assertIsNone(child.poll(), arguments)
@@ -142,16 +139,19 @@ class PipeTest(CommandTest):
             output = child.communicate(timeout=60)[0]
             self.assertEqual((child.returncode, output), (-signal.SIGINT, b""), arguments)
 
+    def test_a_signal_ends_the_wait_for_the_reader(self):
+        self.put("many.safetensors", [(f"{'name' * 60}.{i}", "F32", [1], bytes(4)) for i in range(900)])
+        verbs = (["stats", "many.safetensors"], ["diff", "good.safetensors", "many.safetensors"])
+        for arguments in (*verbs, *([["hash", "--tensors", "many.safetensors"]] if self.hashes else [])):
+            with self.start(*arguments, stdout=subprocess.PIPE) as child:
+                self.assertEqual(len(child.stdout.read1(1)), 1)  # it writes more than a pipe holds
+                child.send_signal(signal.SIGINT)
+                self.assertEqual(child.wait(60), -signal.SIGINT, arguments)
+
     def test_an_error_of_reading_names_the_tensor(self):
         whole = make_inputs.of_tensors([("first", "U8", [8], bytes(8)), ("cut", "U8", [8 << 20], bytes(8 << 20))])
         self.write("cut.safetensors", whole)
-        child = subprocess.Popen(
-            [PROGRAM, "diff", "cut.safetensors", "-"],
-            cwd=self.folder,
-            env=environment() | self.variables,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        child = self.start("diff", "cut.safetensors", "-", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         child.stdin.write(whole[: 4 << 20])  # more than a pipe holds, so the command has opened the file
         child.stdin.flush()
         os.truncate(self.path("cut.safetensors"), 1 << 21)
