@@ -173,6 +173,8 @@ Exit for_each_file(std::string_view command, std::span<const std::string> paths,
 }
 
 Status check_output(const std::string& output, bool replace, const std::string& argument, const Input& input) {
+  if (output.empty() || output == kStandardInput)
+    throw UsageError(output.empty() ? "OUT is an empty path" : "OUT is a path, not standard output");
   os::FileStatus out;
   const auto is_output = [&](const std::string& path) {
     os::FileStatus in;

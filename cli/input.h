@@ -91,8 +91,9 @@ Exit input_error(const std::string& argument, const Error& error, Console& conso
 Exit for_each_file(std::string_view command, std::span<const std::string> paths, bool as_json, Console& console,
                    const std::function<Result<Exit>(const std::string& path, Json* json)>& one);
 
-// Returns the error of NewFile::check(). Throws UsageError if the output exists and `replace` is false, or if it is the
-// argument, one of the files of the input, or its index. Compares devices and inodes, so it also finds links.
+// Returns the error of NewFile::check(). Throws UsageError if the output is empty or "-", if it exists and `replace` is
+// false, or if it is the argument, one of the files of the input, or its index. Compares devices and inodes, so it also
+// finds links.
 [[nodiscard]] Status check_output(const std::string& output, bool replace, const std::string& argument,
                                   const Input& input);
 

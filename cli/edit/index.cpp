@@ -125,6 +125,7 @@ void print_result_json(const Arguments& given, const IndexResult& result, const 
 
 Exit run_index(const Arguments& given, Console& console) {
   if (given.positionals.size() != 1) throw UsageError(given.positionals.empty() ? "which FOLDER?" : "takes one FOLDER");
+  if (given.positionals[0].empty()) throw UsageError("FOLDER is an empty path");
   IndexResult result;
   const Status status = make_one(given, result);
   notice_beside(given.positionals[0], console);

@@ -172,6 +172,8 @@ Status check_folder(const std::string& path, bool replace) {
       return NewFile::check(path.substr(0, path.find_last_not_of('/') + 1), true);
     return fault(Errc::open_failed, "is a symlink to nothing, expected a folder or no file");
   }
+  if (status.type() == std::filesystem::file_type::none)
+    return os::system_error(Errc::open_failed, failed.value(), "cannot write");
   if (status.type() != std::filesystem::file_type::directory)
     return fault(Errc::not_regular_file, "is not a folder, and several files are to be written");
   const bool empty = std::filesystem::is_empty(path, failed);

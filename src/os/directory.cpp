@@ -17,10 +17,10 @@ namespace safetensors::os {
 namespace {
 
 // Returns whether an error means that a pattern has no match in a directory. Every other error is reported, because it
-// could hide files that match.
-bool means_no_match(int error_number) noexcept {
-  return error_number == ENOENT || error_number == ENOTDIR || error_number == EACCES || error_number == EPERM ||
-         error_number == ELOOP || error_number == ENAMETOOLONG;
+// could hide files that match. only: no other directory can have a match.
+bool means_no_match(int error_number, bool only) noexcept {
+  return error_number == ENOENT || error_number == ENOTDIR || error_number == ELOOP || error_number == ENAMETOOLONG ||
+         (!only && (error_number == EACCES || error_number == EPERM));
 }
 
 // Appends the next component to each of the paths, and returns the results that exist.
@@ -33,7 +33,7 @@ Result<std::vector<std::string>> expand_component(const std::vector<std::string>
       continue;
     }
     Result<std::vector<std::string>> names = list_directory(path.empty() ? "." : path, true);
-    if (!names && means_no_match(names.error().os_error)) continue;
+    if (!names && means_no_match(names.error().os_error, paths.size() == 1)) continue;
     if (!names) return names;
     for (const std::string& name : *names) {
       const bool shown = !name.starts_with('.') || component.starts_with('.');

@@ -108,6 +108,10 @@ class OutputTest(FolderTest):
         self.fail_with(2, "IN is an empty path", "merge", "in.safetensors", "", "-o", "out")
         self.fail_with(2, "IN is an empty path", "split", "", "out")
         self.fail_with(2, "OUT is an empty path", "split", "in.safetensors", "")
+        self.fail_with(2, "FOLDER is an empty path", "index", "")
+        for output, text in (("", "OUT is an empty path"), ("-", "OUT is a path, not standard output")):
+            self.fail_with(2, text, "page", "in.safetensors", "-o", output)
+            self.fail_with(2, text, "cat", "in.safetensors", "a", "-o", output)
 
     def test_a_dry_run_fails_where_the_folder_is_missing(self):
         for verb in ("merge", "split", "cast"):
@@ -135,22 +139,14 @@ class OutputTest(FolderTest):
     def test_an_output_of_the_wrong_kind(self):
         self.fail_with(2, "name it, such as model/model.safetensors", "merge", "model", "-o", "model", "--force")
         self.fail_with(3, "is not a folder", "split", "model", "in.safetensors", "--force")
+        self.fail_with(3, "cannot write: file name too long", "split", "model", "x" * 256)
         self.fail_with(3, "no such file or directory", "merge", "model", "-o", "none/out.safetensors")
         os.mkdir(self.path("empty"))
         self.succeed("split", "in.safetensors", "empty", "--max-shard-size", "8")
-        for arguments in (
-            ("merge",),
-            ("merge", "in.safetensors"),
-            ("cast", "-", "out", "--to", "f16"),
-            ("split", "a", "b", "--max-shard-size", "5 X"),
-            ("split", "a", "b", "--max-shard-size", "99999999999TB"),
-            ("split", "a", "b", "--max-shard-size", "0"),
-            ("cast", "a", "b"),
-            ("cast", "a", "b", "--to", "f99"),
-            ("select", "a", "b"),
-            ("rename", "a", "b"),
-            ("merge", "a", "-o", "b", "--metadata", "x"),
-        ):
+        wrong = [("split", "a", "b", "--max-shard-size", size) for size in ("5 X", "99999999999TB", "0")]
+        wrong += [("cast", "a", "b"), ("cast", "a", "b", "--to", "f99"), ("cast", "-", "out", "--to", "f16")]
+        wrong += [("merge",), ("merge", "in.safetensors"), ("merge", "a", "-o", "b", "--metadata", "x")]
+        for arguments in (*wrong, ("select", "a", "b"), ("rename", "a", "b")):
             self.fail_with(2, "Try 'safetensors", *arguments)
 
     def test_a_model_becomes_a_folder_or_a_file(self):

@@ -95,9 +95,8 @@ class PipelineTest(FoldersTest):
         self.model("p/unet/m")
         self.model("p/vae/m")
         for verb in (["cat", "p", "a"], ["meta", "ls", "p"], ["cast", "p", "o", "--to", "f16"], ["diff", "p", "p"]):
-            self.assertIn(
-                "p: a folder of models in folders, name one of them: `p/unet`, `p/vae`\n", self.answer(1, *verb)[1]
-            )
+            message = self.answer(1, *verb)[1]
+            self.assertIn("p: a folder of models in folders, name one of them: `p/unet`, `p/vae`\n", message)
 
     def test_the_plain_model_counts_before_its_variants(self):
         self.model("p/unet/m.fp16")
@@ -206,12 +205,10 @@ class OneModelTest(FoldersTest):
         for name in ("model", "consolidated", "adapter_model", "model.fp16"):
             self.model(f"d/{name}")
         self.shards("d", 2)
-        self.write(
-            "d/model.safetensors.index.json", json.dumps({"weight_map": {"x": "model-00001-of-00002.safetensors"}})
-        )
-        others = ", ".join(
-            f"`{name}`" for name in sorted(os.listdir(self.path("d"))) if name[:1] in "ac" or "json" in name
-        )
+        index = {"weight_map": {"x": "model-00001-of-00002.safetensors"}}
+        self.write("d/model.safetensors.index.json", json.dumps(index))
+        names = sorted(os.listdir(self.path("d")))
+        others = ", ".join(f"`{name}`" for name in names if name[:1] in "ac" or "json" in name)
         notice = f"safetensors: d: notice: `model.safetensors` is the model, not {others} beside it\n"
         for verb in ("ls", "verify", "info", "stats", "hash", "index", "cast"):
             extra = ["out", "--to", "f16", "--dry-run"] if verb == "cast" else []
@@ -225,9 +222,8 @@ class OneModelTest(FoldersTest):
         notice = "safetensors: d: notice: `model.safetensors.index.json` is the model, not `consolidated.safetensors` beside it\n"
         for name, message in (("old", ""), ("consolidated", notice)):
             self.model(f"d/{name}")
-            self.assertEqual(
-                [self.run_command(verb, "d").stderr.decode() for verb in ("ls", "info", "stats", "hash")], [message] * 4
-            )
+            messages = [self.run_command(verb, "d").stderr.decode() for verb in ("ls", "info", "stats", "hash")]
+            self.assertEqual(messages, [message] * 4)
 
     def test_the_index_of_a_variant(self):
         self.shards("d", 2)

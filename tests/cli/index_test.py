@@ -46,9 +46,8 @@ class IndexTest(FolderTest):
         moved = f"tensor `b` is not in `{first}`, but in `{second}`"
         lacks = f"file `{second}` belongs to the model, but is not in the index"
         result = self.run_command("verify", "model", "--quiet")
-        self.assertEqual(
-            (result.returncode, result.stdout.decode()), (1, f"model: invalid: {lacks}\nmodel: invalid: {moved}\n")
-        )
+        expected = f"model: invalid: {lacks}\nmodel: invalid: {moved}\n"
+        self.assertEqual((result.returncode, result.stdout.decode()), (1, expected))
         self.assertIn("note: `safetensors index model` shows", self.run_command("verify", "model").stdout.decode())
         changes = f"{self.index}: old index: {lacks}\n{self.index}: old index: {moved}\n"
         for options in ([], ["--dry-run"]):

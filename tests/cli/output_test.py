@@ -169,10 +169,8 @@ class TableTest(CommandTest):
         self.assertEqual(lines[0], f"{'NAME':39}  DTYPE  SHAPE  SIZE  BEGIN  END")
         self.assertEqual(lines[1], f"{'b':39}  U8     [1]     1 B      1    2")
         self.assertEqual(lines[2], "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B      0    1")
-        self.assertEqual(
-            self.on_terminal(59, "ls", "one.safetensors")[2],
-            "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B",
-        )
+        line = self.on_terminal(59, "ls", "one.safetensors")[2]
+        self.assertEqual(line, "model.layers.17.self_attn.q_proj.weight  U8     [1]     1 B")
         for name in ("model.layers.17.self_attn.q_proj.weight", "model." + "x" * 90):
             self.put_names("long.safetensors", [name, "b"])
             lines = self.on_terminal(57, "ls", "long.safetensors")

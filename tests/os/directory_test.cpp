@@ -101,6 +101,19 @@ TEST_F(Directory, ExpandsComponentByComponent) {
   EXPECT_EQ(expand("*/none"), Names());
 }
 
+// Root may list everything, so the question is put as somebody else.
+TEST_F(Directory, PatternNeedsPermissionToList) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(at("d2").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(at("d1").c_str(), 0111), 0);
+  EXPECT_EQ(test::in_child([&] {
+              if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+              return expand("d?/*") == Names{"d2/a"} && test::error_of(expand_pattern(at("d1/*"))).os_error == EACCES;
+            }),
+            0);
+  ASSERT_EQ(::chmod(at("d1").c_str(), 0700), 0);
+}
+
 TEST_F(Directory, ExpandsFromWorkingDirectory) {
   char before[4096];
   ASSERT_NE(::getcwd(before, sizeof before), nullptr);
