@@ -64,7 +64,9 @@ port_musl_arm() {
 # those that do not.
 port_windows() {
   local directory=$trees/ports/windows
-  with_googletest "$directory" -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake" -DSAFETENSORS_BUILD_EXAMPLES=OFF
+  # With -O1, GCC 12 warns of values in an empty std::optional, which no code reads.
+  with_googletest "$directory" -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake" -DSAFETENSORS_BUILD_EXAMPLES=OFF \
+    "-DCMAKE_CXX_FLAGS=-O1 -Wno-maybe-uninitialized"
   cmake --build "$directory/build" -j "$jobs" -- -k 0
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
 }

@@ -86,8 +86,14 @@ struct Avx2 {
   [[gnu::target("avx2,f16c")]] static void block(const std::byte* in, std::byte* out) noexcept {
     if constexpr (std::is_same_v<From, Float16> && std::is_same_v<To, Float32>) {
       for (std::size_t i = 0; i < kLoopElements; i += 8) {
+#if defined(__clang__) && __clang_major__ >= 16  // clang 22 lacks the builtin, older ones lack the type _Float16
+        using Float16s __attribute__((vector_size(16), aligned(1), may_alias)) = _Float16;
+        *reinterpret_cast<Float*>(out + i * 4) =
+            __builtin_convertvector(*reinterpret_cast<const Float16s*>(in + i * 2), Float);
+#else
         *reinterpret_cast<Float*>(out + i * 4) =
             __builtin_ia32_vcvtph2ps256(*reinterpret_cast<const Half*>(in + i * 2));
+#endif
       }
     } else if constexpr (std::is_same_v<From, Float32> && std::is_same_v<To, Float16>) {
       for (std::size_t i = 0; i < kLoopElements; i += 8) {

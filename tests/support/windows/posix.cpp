@@ -168,9 +168,22 @@ int setrlimit(int, const rlimit*) {
   return fail(ENOSYS);
 }
 
-void* mmap(void*, size_t, int, int, int, int64_t) {
+void* mmap(void*, size_t size, int, int flags, int, int64_t) {
+  void* const pages =
+      (flags & MAP_ANONYMOUS) != 0 ? ::VirtualAlloc(nullptr, size, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE) : nullptr;
+  if (pages != nullptr) return pages;
   errno = ENOSYS;
   return MAP_FAILED;
+}
+
+int mprotect(void* address, size_t size, int protection) {
+  DWORD old = 0;
+  const DWORD wanted = protection == PROT_NONE ? PAGE_NOACCESS : PAGE_READWRITE;
+  return ::VirtualProtect(address, size, wanted, &old) != 0 ? 0 : fail(EINVAL);
+}
+
+int msync(void*, size_t, int) {
+  return fail(ENOSYS);
 }
 
 int munmap(void*, size_t) {

@@ -1,7 +1,7 @@
 /* The functions of POSIX that the tests call, on Windows. CMake includes this header in front of each test, and the
    folder has the headers of POSIX that mingw-w64 lacks: they are empty.
 
-   A function that Windows cannot imitate fails with ENOSYS, so its test fails. not_run.cmake lists these tests, with
+   A function that Windows cannot imitate fails with ENOSYS, so its test fails. left_out.cmake lists these tests, with
    the reasons. Paths are UTF-8. */
 #ifndef SAFETENSORS_TESTS_WINDOWS_POSIX_H
 #define SAFETENSORS_TESTS_WINDOWS_POSIX_H
@@ -56,6 +56,7 @@
 #define MAP_PRIVATE 2
 #define MAP_SHARED 1
 #define POSIX_FADV_DONTNEED 4
+#define PROT_NONE 0
 #define PROT_READ 1
 #define PROT_WRITE 2
 #define RLIMIT_AS 9
@@ -73,6 +74,7 @@
 #define AT_FDCWD (-100)
 #define AF_UNIX 1
 #define MNT_DETACH 2
+#define MS_ASYNC 1
 #define MS_RDONLY 1
 #define O_TMPFILE 0
 #define SOCK_CLOEXEC 0
@@ -127,6 +129,8 @@ long sysconf(int name);
 int getrlimit(int resource, struct rlimit* limit);
 int setrlimit(int resource, const struct rlimit* limit);
 void* mmap(void* address, size_t size, int protection, int flags, int descriptor, int64_t offset);
+int mprotect(void* address, size_t size, int protection);
+int msync(void* address, size_t size, int flags);
 int munmap(void* address, size_t size);
 int madvise(void* address, size_t size, int advice);
 int mincore(void* address, size_t size, unsigned char* pages);
