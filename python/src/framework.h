@@ -68,11 +68,15 @@ class Maker {
   // Returns an array of the framework over the memory of `array`. Copies if the memory is misaligned, the framework
   // needs a copy, or the device is not the CPU.
   [[nodiscard]] virtual nb::object make(const Array& array) = 0;
-  // Returns an array over a part of `whole`. memory: the object that make_memory() returned for `whole`. Used for many
+  // Raises if the framework can make no arrays in this thread now. make() asks it, too.
+  virtual void check() const {}
+  // Like make(), after check(): for many arrays.
+  [[nodiscard]] virtual nb::object make_checked(const Array& array) { return make(array); }
+  // Returns an array over a part of `whole`, after check(). memory: the object that make_memory() returned for `whole`. Used for many
   // arrays over one memory.
   [[nodiscard]] virtual nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) {
     (void)whole, (void)memory;
-    return make(array);
+    return make_checked(array);
   }
   // False if the framework is known to lack the dtype. Makes no tensor to find out.
   [[nodiscard]] virtual bool has(Dtype dtype) const { return (void)dtype, true; }

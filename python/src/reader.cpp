@@ -135,6 +135,7 @@ nb::object Reader::view_in(Maps& maps, Maker& maker, const Tensor& tensor, const
   const auto [found, added] = maps.try_emplace(&file.header());
   auto& [data, memory] = found->second;
   if (added) {
+    maker.check();
     std::optional<Array> shared = maker.shares() ? this->data(file) : std::nullopt;
     if (!shared) {
       Result<Array> fresh = without_gil([&] { return file.view(Map::copy_on_write); });

@@ -106,13 +106,14 @@ Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle
                     const std::function<void(std::size_t index, nb::handle object)>& add) {
   const auto has_target = [&](std::size_t i) { return i < targets.size() && targets[i].is_valid(); };
   Watch watch(progress);
+  maker.check();
   Result<ReadResult> read = watch.execute(plan, options, [&](std::span<const Array> arrays) {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       check_signals(i);
       if (has_target(i))
         add(i, targets[i]);
       else
-        add(i, maker.reads(arrays[i].dtype()) ? nb::none() : maker.make(arrays[i]));
+        add(i, maker.reads(arrays[i].dtype()) ? nb::none() : maker.make_checked(arrays[i]));
     }
   });
   if (!read) return std::move(read).error();
@@ -121,7 +122,7 @@ Status make_results(const ReadPlan& plan, const ReadOptions& options, nb::handle
     const Array array = std::exchange(read->arrays[i], Array());
     if (has_target(i) || !maker.reads(array.dtype())) continue;
     check_signals(i);
-    add(i, maker.make(array));
+    add(i, maker.make_checked(array));
   }
   return {};
 }

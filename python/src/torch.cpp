@@ -35,7 +35,15 @@ class TorchMaker final : public Maker {
     fake_ = internal.attr("_TorchDispatchModeKey").attr("FAKE");
   }
 
+  void check() const override {
+    if (modes_.is_valid() && nb::cast<int>(modes_()) != 0 && !dispatch_mode_(fake_).is_none())
+      throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
+  }
   nb::object make(const Array& array) override {
+    check();
+    return make_checked(array);
+  }
+  nb::object make_checked(const Array& array) override {
     const Dtype dtype = array.dtype();
     // torch has the byte order of the machine only.
     if (std::endian::native != std::endian::little && bits(dtype) > 8)
@@ -46,8 +54,6 @@ class TorchMaker final : public Maker {
     if (array.nbytes() == 0) {
       tensor = empty_(to_tuple(shape_of(array)), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     } else {
-      if (modes_.is_valid() && nb::cast<int>(modes_()) != 0 && !dispatch_mode_(fake_).is_none())
-        throw nb::value_error("cannot load a tensor under torch's FakeTensorMode, whose tensors have no memory");
       const Array usable = aligned(array, bits(dtype) < 8 ? 1 : bits(dtype) / 8);
       tensor = framework_dtype(dtype).torch == TorchImport::direct ? import(usable) : reinterpret(usable, type);
     }
