@@ -72,8 +72,8 @@ class Maker {
   virtual void check() const {}
   // Like make(), after check(): for many arrays.
   [[nodiscard]] virtual nb::object make_checked(const Array& array) { return make(array); }
-  // Returns an array over a part of `whole`, after check(). memory: the object that make_memory() returned for `whole`. Used for many
-  // arrays over one memory.
+  // Returns an array over a part of `whole`, after check(). memory: the object that make_memory() returned for `whole`.
+  // Used for many arrays over one memory.
   [[nodiscard]] virtual nb::object make_inside(const Array& array, const Array& whole, nb::handle memory) {
     (void)whole, (void)memory;
     return make_checked(array);
