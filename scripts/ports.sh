@@ -1,7 +1,7 @@
 # Builds for other systems: Windows, macOS, musl, an older libc++, and no exceptions. Sourced by
 # scripts/check for its step `ports`. Zig comes from PyPI, as a package of Python.
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # trees, jobs and root, and with_googletest, come from scripts/check
+# shellcheck disable=SC2154  # trees, jobs, root, fast, and with_googletest, come from scripts/check
 
 ports() {
   local tools=$trees/ports/tools
@@ -64,9 +64,8 @@ port_musl_arm() {
 # those that do not.
 port_windows() {
   local directory=$trees/ports/windows
-  # With -O1, GCC 12 warns of values in an empty std::optional, which no code reads.
   with_googletest "$directory" -DCMAKE_TOOLCHAIN_FILE="$root/cmake/mingw-w64.cmake" -DSAFETENSORS_BUILD_EXAMPLES=OFF \
-    "-DCMAKE_CXX_FLAGS=-O1 -Wno-maybe-uninitialized"
+    "-DCMAKE_CXX_FLAGS=$fast"
   cmake --build "$directory/build" -j "$jobs" -- -k 0
   WINEPREFIX=$directory/wine WINEDEBUG=-all ctest --test-dir "$directory/build" --no-tests=error -LE misuse
 }

@@ -197,7 +197,7 @@ CudaResult cuMemAlloc_v2(Address* address, std::size_t size) {
   return call("cuMemAlloc_v2", Kind::context, [&](Lock&) {
     if (size == 0) return kInvalidValue;
     auto allocation = std::make_unique<Allocation>(size);
-    *address = reinterpret_cast<Address>(allocation->begin());
+    *address = reinterpret_cast<std::uintptr_t>(allocation->begin());
     machine().allocations.emplace(*address, std::move(allocation));
     ++machine().state.device_allocations;
     return CudaResult::success;
