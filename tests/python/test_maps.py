@@ -17,7 +17,7 @@ import safetensors.numpy
 from safetensors import Checkpoint, load, safe_open, stream
 
 MANY, LARGE = 5000, 1 << 20  # from LARGE on, NumPy gets views of a map
-SOME, HUGE = 300, (2 << 20) + 4096  # from 2 MiB on, memory comes from the system
+SOME, HUGE = 150, (2 << 20) + 4096  # from 2 MiB on, memory comes from the system
 MAX_MAPS = 100  # for a way to load, with the stacks of its threads
 
 pytestmark = [
