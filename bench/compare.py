@@ -48,7 +48,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limits", metavar="PROGRAM", help="bench/limits (default: the newest in build/)")
     parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="size of the large files (default 2048)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--slow", type=float, default=5, metavar="SECONDS", help="a work that takes longer gets one round (default 5)")
+    parser.add_argument("--seconds", type=float, default=45, help="begin no round of a row after these (default 45)")
+    parser.add_argument("--slow", type=float, default=2, metavar="SECONDS", help="a work that takes longer gets one round (default 2)")
     parser.add_argument("--fresh", action="store_true", help="begin without using the memory of the machine")
     parser.add_argument("--only", default="", help="pieces of work: " + " ".join(w.name for w in WORKS))
     parser.add_argument("--directory", help="make a temporary folder for the files here")
@@ -120,7 +121,7 @@ def head(races: Races, arguments: argparse.Namespace) -> dict[str, str]:
         "Date": datetime.date.today().isoformat(),
         "Command": "`" + shlex.join(["bench/compare.py", *map(without_folder, sys.argv[1:])]) + "`",
         "Versions": ", ".join(f"{peer} {version}" for peer, version in races.versions.items() if version),
-        "Medians of": f"{arguments.rounds} rounds, interleaved",
+        "Medians of": f"at most {arguments.rounds} rounds, interleaved",
         "Load before": f"{LOAD:.1f} processes (1 is noise already)" if LOAD >= 0.5 else "none",
     }
     if not races.limits:
@@ -134,10 +135,8 @@ def tell_absent(absent: dict[str, str], races: Races) -> None:
     """Say which peers did not take part, and why."""
     for peer in PEERS:
         reason = absent.get(peer) or races.failed.get(peer)
-        if reason:
-            print(f"{peer} does not take part: {reason}")
-        elif peer not in races.pythons:
-            print(f"{peer} does not take part: no --peer {peer}=PYTHON")
+        if reason or peer not in races.pythons:
+            print(f"{peer} does not take part: {reason or f'no --peer {peer}=PYTHON'}")
 
 
 def main() -> None:
@@ -154,7 +153,7 @@ def main() -> None:
     ):
         library = Library(Path(name), arguments.size)
         limits = Limits(program, Path(name)) if program else None
-        races = Races(Path(__file__), interpreters, library, limits, arguments.rounds, arguments.slow)
+        races = Races(Path(__file__), interpreters, library, limits, arguments)
         try:
             races.start()
             if "ours" in races.failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -189,15 +190,13 @@ class Races:
         peers: dict[str, str],
         library: files.Library,
         limits: Limits | None,
-        rounds: int,
-        slow: float,
+        bounds: argparse.Namespace,
     ) -> None:
         self.script = script
         self.pythons = peers
         self.library = library
         self.limits = limits
-        self.rounds = rounds
-        self.slow = slow
+        self.bounds = bounds  # rounds of a row, seconds of a row, and slow
         self.processes = {peer: Process(script, peer, python) for peer, python in peers.items()}
         self.groups: dict[tuple[str, int], list[Process]] = {}  # by the peer and their number
         self.versions: dict[str, str] = {}
@@ -338,11 +337,14 @@ class Races:
         limit = self._limit(work, row)
         limits: list[Report] = []
         slow: set[str] = set()
-        for turn in range(self.rounds + 1):
+        end = time.monotonic() + self.bounds.seconds
+        for turn in range(self.bounds.rounds + 1):
+            if turn > 1 and time.monotonic() > end:
+                break
             for result, op in random.sample(entered, len(entered)):
                 if result.missing or (result.label in slow and turn > 1):
                     continue
-                say(f"{work.name}: {result.label}, {turn}/{self.rounds}")
+                say(f"{work.name}: {result.label}, {turn}/{self.bounds.rounds}")
                 report = self._turn(work, result, op, turn == 0)
                 result.missing = str(report.get("missing", ""))
                 if result.missing:
@@ -351,7 +353,7 @@ class Races:
                     reports[result.label].append(report)
                     continue
                 digests[result.label] = report.pop("digest", None)
-                if report["seconds"] > self.slow:
+                if report["seconds"] > self.bounds.slow:
                     slow.add(result.label)
             if limit and turn > 0:
                 limits.append(limit())
