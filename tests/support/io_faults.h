@@ -40,6 +40,13 @@ inline std::string_view text_of(std::uint64_t argument) {
   return text == nullptr ? std::string_view() : text;
 }
 
+// Whether the headers of the system have the alignment that statx() tells. Those of musl may lack it.
+#ifdef STATX_DIOALIGN
+constexpr bool kAlignmentIsTold = true;
+#else
+constexpr bool kAlignmentIsTold = false;
+#endif
+
 // Whether statx() asks for the alignment.
 inline bool asks_alignment(const seccomp_data& call) {
 #ifdef STATX_DIOALIGN
