@@ -20,7 +20,8 @@ enum class CacheAdvice : std::uint8_t {
 void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, CacheAdvice advice) noexcept;
 
 namespace detail {
-// The two methods, for ranges that are not large. count_cached() counts pages with cachestat (Linux 6.5).
+// The two methods, for ranges that are not large. count_cached() counts pages: with cachestat() (Linux 6.5), on
+// overlayfs with mincore().
 // probe_cached() tries to read single bytes with RWF_NOWAIT.
 [[nodiscard]] std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 [[nodiscard]] std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;

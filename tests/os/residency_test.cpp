@@ -2,6 +2,8 @@
 // report it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -138,6 +140,31 @@ TEST(LargeFileResidency, IsNearZeroForHole) {
   const std::optional<double> share = cached_share(descriptor.get(), 0, std::uint64_t{1} << 36);
   if (!share) GTEST_SKIP() << "this kernel does not tell";
   EXPECT_LE(*share, 0.1);
+}
+
+// As in a container: the pages belong to the file below.
+TEST(OverlayResidency, CountsPagesOfFileBelow) {
+  const TemporaryDirectory directory;
+  for (const char* const name : {"lower", "upper", "work", "merged"})
+    ASSERT_EQ(::mkdir((directory / name).c_str(), 0755), 0);
+  constexpr std::size_t kSize = 9'000'000;
+  put(directory / "lower/file", std::string(kSize, 'x'));
+  const std::string merged = directory / "merged";
+  const std::string options =
+      "lowerdir=" + (directory / "lower") + ",upperdir=" + (directory / "upper") + ",workdir=" + (directory / "work");
+  if (::mount("overlay", merged.c_str(), "overlay", 0, options.c_str()) != 0)
+    GTEST_SKIP() << "mounting an overlay needs root, and a file system below that can carry one";
+  {
+    const Descriptor file(::open((merged + "/file").c_str(), O_RDONLY | O_CLOEXEC));
+    std::string bytes(kSize, '\0');
+    EXPECT_TRUE(holds_once([&] {
+      EXPECT_EQ(::pread(file.get(), bytes.data(), kSize, 0), static_cast<ssize_t>(kSize));
+      return cached_share(file.get(), 5000, kSize - 5000) == 1.0;
+    }));
+    EXPECT_TRUE(
+        holds_once([&] { return make_cold(merged + "/file") && cached_share(file.get(), 1, kSize - 1) == 0.0; }));
+  }
+  EXPECT_EQ(::umount2(merged.c_str(), MNT_DETACH), 0);
 }
 
 }  // namespace

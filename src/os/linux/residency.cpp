@@ -1,17 +1,21 @@
 // Estimates the cached share of a range of a file.
 //
 // cachestat() (Linux 6.5) counts pages exactly. Older systems get a few reads of one byte with RWF_NOWAIT, which fail
-// if the page is not cached. mincore() cannot be used: since Linux 5.2 it tells nothing about files that the user
-// neither owns nor may write. A range over 32 MiB is sampled at 32 offsets, so that the cost does not grow with the
-// file.
+// if the page is not cached. On overlayfs, as in a container, the pages belong to a file of another file system:
+// cachestat() counts none, and RWF_NOWAIT is refused. There, mincore() counts the pages of a map. It is the last
+// choice: since Linux 5.2 it calls all pages of a file cached that the user neither owns nor may write. A range over 32
+// MiB is sampled at 32 offsets, so that the cost does not grow with the file.
 #include "os/residency.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 
@@ -40,6 +44,30 @@ struct Cachestat {
   std::uint64_t recently_evicted;
 };
 
+bool on_overlay(int descriptor) noexcept {
+  struct statfs status;
+  return ::fstatfs(descriptor, &status) == 0 && status.f_type == 0x794C7630;
+}
+
+std::optional<double> count_mapped(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
+  const std::size_t page = page_size();
+  const std::uint64_t begin = offset / page * page;
+  const auto mapped = static_cast<std::size_t>(offset + size - begin);
+  void* const map = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(begin));
+  if (map == MAP_FAILED) return std::nullopt;
+  std::array<unsigned char, 1024> present;
+  std::ptrdiff_t cached = 0;
+  const std::size_t pages = (mapped + page - 1) / page;
+  for (std::size_t i = 0; i < pages; i += present.size()) {
+    const std::size_t count = std::min(present.size(), pages - i);
+    if (::mincore(static_cast<std::byte*>(map) + i * page, count * page, present.data()) != 0) break;
+    cached += std::count_if(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(count),
+                            [](unsigned char is) { return (is & 1U) != 0; });
+  }
+  ::munmap(map, mapped);
+  return static_cast<double>(cached) / static_cast<double>(pages);
+}
+
 std::optional<double> ask(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
   if (const std::optional<double> counted = detail::count_cached(descriptor, offset, size)) return counted;
   return detail::probe_cached(descriptor, offset, size);
@@ -53,7 +81,9 @@ std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::ui
   if (size == 0) return 1.0;
   CachestatRange range{offset, size};
   Cachestat found{};
-  if (::syscall(kCachestat, descriptor, &range, &found, 0) != 0) return std::nullopt;
+  const bool counts = ::syscall(kCachestat, descriptor, &range, &found, 0) == 0;
+  if ((!counts || found.cached == 0) && on_overlay(descriptor)) return count_mapped(descriptor, offset, size);
+  if (!counts) return std::nullopt;
   const auto page = std::uint64_t{page_size()};
   const std::uint64_t pages = (offset + size - 1) / page - offset / page + 1;
   return std::min(1.0, static_cast<double>(found.cached) / static_cast<double>(pages));
