@@ -12,6 +12,8 @@ import unittest
 
 from command import FolderTest, has_hashes
 
+HASH = ["hash"] if has_hashes() else []
+
 
 class FoldersTest(FolderTest):
     def shards(self, folder, count, lost=(), stem="model"):
@@ -79,7 +81,7 @@ class NumberedFilesTest(FoldersTest):
         self.assertEqual(self.names("m", "-R"), [("m", ["t1", "t2"])])
         self.assertIn("m: ok, 2 tensors in 2 files, 8 bytes", self.answer(0, "verify", "m")[0])
         self.assertEqual(self.answer(0, "cat", "m", "t2", "--format", "text")[0], "[97, 98, 99, 100]\n")
-        for verb in ("info", "stats", "hash"):
+        for verb in ("info", "stats", *HASH):
             self.answer(0, verb, "m")
         self.answer(0, "index", "m")
         self.assertEqual(self.names("m"), [("m", ["t1", "t2"])])
@@ -210,7 +212,7 @@ class OneModelTest(FoldersTest):
         names = sorted(os.listdir(self.path("d")))
         others = ", ".join(f"`{name}`" for name in names if name[:1] in "ac" or "json" in name)
         notice = f"safetensors: d: notice: `model.safetensors` is the model, not {others} beside it\n"
-        for verb in ("ls", "verify", "info", "stats", "hash", "index", "cast"):
+        for verb in ("ls", "verify", "info", "stats", *HASH, "index", "cast"):
             extra = ["out", "--to", "f16", "--dry-run"] if verb == "cast" else []
             result = self.run_command(verb, "d", *extra)
             self.assertIn(notice, result.stderr.decode(), verb)
@@ -222,8 +224,8 @@ class OneModelTest(FoldersTest):
         notice = "safetensors: d: notice: `model.safetensors.index.json` is the model, not `consolidated.safetensors` beside it\n"
         for name, message in (("old", ""), ("consolidated", notice)):
             self.model(f"d/{name}")
-            messages = [self.run_command(verb, "d").stderr.decode() for verb in ("ls", "info", "stats", "hash")]
-            self.assertEqual(messages, [message] * 4)
+            messages = [self.run_command(verb, "d").stderr.decode() for verb in ("ls", "info", "stats", *HASH)]
+            self.assertEqual(set(messages), {message})
 
     def test_the_index_of_a_variant(self):
         self.shards("d", 2)
