@@ -281,7 +281,7 @@ Exit run_hash(const Arguments& given, Console& console) {
   const bool check = given.has("check");
   if (tensors && check) throw UsageError("--tensors does not go with --check: FILE names the tensors");
   if (sha256_library() == "none") return console.error("hash", sha256_missing());
-  const Sha256 first;  // starts OpenSSL before threads take memory: it crashes if memory ends while it starts
+  const Sha256 started;  // starts OpenSSL before threads take memory: it crashes if memory ends while it starts
   std::optional<Json> json;
   if (given.json()) json.emplace(console, "hash").key("digests").open('[');
   Hashing hashing(check, console, json ? &*json : nullptr);

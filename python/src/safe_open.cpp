@@ -390,12 +390,13 @@ void define_checkpoint(nb::module_& module) {
 nb::object load_views(const File& file, Framework framework, const std::shared_ptr<const Buffer>& buffer) {
   const std::shared_ptr<Maker> maker = make_maker(framework, {});
   const MemoryKind kind = buffer->read_only() ? MemoryKind::borrowed : MemoryKind::owned;
+  maker->check();
   nb::dict result;
   for (const TensorInfo& tensor : file.header().tensors()) {
     check_signals(result.size());
     const std::span<std::byte> bytes = buffer->bytes().subspan(static_cast<std::size_t>(tensor.file_offset),
                                                                static_cast<std::size_t>(tensor.nbytes()));
-    result[to_str(tensor.name)] = maker->make(Array(tensor.dtype, Shape(tensor.shape), bytes, buffer, kind));
+    result[to_str(tensor.name)] = maker->make_checked(Array(tensor.dtype, Shape(tensor.shape), bytes, buffer, kind));
   }
   return result;
 }

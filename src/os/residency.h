@@ -21,8 +21,7 @@ void advise_cache(int descriptor, std::uint64_t offset, std::uint64_t size, Cach
 
 namespace detail {
 // The two methods, for ranges that are not large. count_cached() counts pages: with cachestat() (Linux 6.5), on
-// overlayfs with mincore().
-// probe_cached() tries to read single bytes with RWF_NOWAIT.
+// overlayfs with mincore(). probe_cached() tries to read single bytes with RWF_NOWAIT.
 [[nodiscard]] std::optional<double> count_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 [[nodiscard]] std::optional<double> probe_cached(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept;
 }  // namespace detail

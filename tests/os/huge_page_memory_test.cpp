@@ -138,7 +138,7 @@ TEST(ProvideUntouched, ProvidesWholePagesOnce) {
   const std::size_t page = page_size();
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
   if (::madvise(pages.begin, page, kPopulateWrite) != 0 || resident(pages.begin, page) != page)
-    GTEST_SKIP() << "the system is older than Linux 5.14, or qemu";
+    GTEST_SKIP() << "MADV_POPULATE_WRITE does nothing: before Linux 5.14, or under qemu";
   (void)::madvise(pages.begin, pages.size, MADV_NOHUGEPAGE);
   (void)::madvise(pages.begin, pages.size, MADV_DONTNEED);
   provide_untouched({pages.begin, 65535});

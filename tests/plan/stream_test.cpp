@@ -422,7 +422,7 @@ TEST_F(StreamTest, ReturnsMemoryOfSmallItemsToSystem) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (const StreamItem& item : kept)
     pages.insert(reinterpret_cast<std::uintptr_t>(item.array.bytes().data()) / page * page);
-  if (::msync(nullptr, page, MS_ASYNC) == 0) GTEST_SKIP() << "qemu does not tell what is mapped";
+  if (::msync(nullptr, page, MS_ASYNC) == 0) GTEST_SKIP() << "msync() does not tell what is mapped, as under qemu";
   const auto mapped = [&] {
     return std::ranges::count_if(pages, [&](std::uintptr_t start) {
       return ::msync(reinterpret_cast<void*>(start), page, MS_ASYNC) == 0;  // ENOMEM: nothing is mapped there

@@ -44,9 +44,11 @@ struct Cachestat {
   std::uint64_t recently_evicted;
 };
 
+constexpr int kOverlay = 0x794C7630;  // OVERLAYFS_SUPER_MAGIC of <linux/magic.h>
+
 bool on_overlay(int descriptor) noexcept {
   struct statfs status;
-  return ::fstatfs(descriptor, &status) == 0 && status.f_type == 0x794C7630;
+  return ::fstatfs(descriptor, &status) == 0 && status.f_type == kOverlay;
 }
 
 std::optional<double> count_mapped(int descriptor, std::uint64_t offset, std::uint64_t size) noexcept {
@@ -55,16 +57,18 @@ std::optional<double> count_mapped(int descriptor, std::uint64_t offset, std::ui
   const auto mapped = static_cast<std::size_t>(offset + size - begin);
   void* const map = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(begin));
   if (map == MAP_FAILED) return std::nullopt;
-  std::array<unsigned char, 1024> present;
+  std::array<unsigned char, 1024> present{};
   std::ptrdiff_t cached = 0;
+  bool told = true;
   const std::size_t pages = (mapped + page - 1) / page;
-  for (std::size_t i = 0; i < pages; i += present.size()) {
+  for (std::size_t i = 0; told && i < pages; i += present.size()) {
     const std::size_t count = std::min(present.size(), pages - i);
-    if (::mincore(static_cast<std::byte*>(map) + i * page, count * page, present.data()) != 0) break;
+    told = ::mincore(static_cast<std::byte*>(map) + i * page, count * page, present.data()) == 0;
     cached += std::count_if(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(count),
                             [](unsigned char is) { return (is & 1U) != 0; });
   }
   ::munmap(map, mapped);
+  if (!told) return std::nullopt;
   return static_cast<double>(cached) / static_cast<double>(pages);
 }
 
