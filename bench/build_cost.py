@@ -44,19 +44,10 @@ def seconds_of(command: list[str], environment: dict[str, str], folder: Path) ->
     return children_seconds() - before
 
 
-def clean_environment() -> dict[str, str]:
-    """Return the environment without the settings of a compiler cache, of a build type and of flags."""
-    cleaned = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CMAKE_", "CCACHE_")) and name not in ("CFLAGS", "CXXFLAGS")
-    }
-    return cleaned | {"CCACHE_DISABLE": "1"}
-
-
 def measure(folder: Path, arguments: argparse.Namespace) -> None:
     """Build the library and the command in a folder, and print the table."""
-    environment = clean_environment()
+    environment = {name: os.environ[name] for name in ("PATH", "CC", "CXX") if name in os.environ}
+    environment |= {"HOME": str(folder), "CCACHE_DISABLE": "1"}
     tree = folder / "build"
     configure = ["cmake", "-S", str(ROOT), "-B", str(tree), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     configure_seconds = seconds_of([*configure, *arguments.options], environment, folder)

@@ -5,16 +5,17 @@
 tree=$PWD/build/try
 environment=$PWD/build/try-python
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# A watcher that ends as soon as it starts may still have the trap of this shell.
+trap 'if ((BASHPID == $$)); then rm -f "$log" "$log.python"; fi' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONPYCACHEPREFIX=$PWD/build/try-pycache
 
-# expect YARDSTICKS: prints how long the script will take on this machine, if nothing is built yet. It compiles a file that
-# takes a second or two, the yardstick. With two processors the script takes YARDSTICKS times as long.
+# expect YARDSTICKS: prints how long the script will take on this machine, if nothing is built yet. It parses a header
+# for about a second, the yardstick. With two processors the script takes YARDSTICKS times as long.
 expect() {
   local start seconds
   start=$(date +%s%N)
   # shellcheck disable=SC2086  # CXX may have options
-  ${CXX:-c++} -std=c++20 -x c++ -S -o "$log" - <<<$'#include <regex>\nstd::regex yardstick("a");' || return 0
+  ${CXX:-c++} -std=c++20 -x c++ -fsyntax-only - <<<'#include <regex>' || return 0
   seconds=$((($(date +%s%N) - start) * $1 * 2 / $(nproc) / 1000000000))
   echo "about $seconds s on this machine, less if a part is built"
 }
@@ -39,13 +40,10 @@ step() {
 
 # watch TEXT: shows the progress of a step, on a terminal every second in one line, else every 10 seconds in a new line.
 watch() {
-  local start=$SECONDS pause=10
-  if [[ -t 1 ]]; then pause=1; fi
-  while kill -0 $$ 2>/dev/null; do
-    if [[ -t 1 ]]; then printf '\r\033[K%-48s %4d s%s' "$1" $((SECONDS - start)) "$(progress)"; fi
-    sleep "$pause" >/dev/null 2>&1
-    kill -0 $$ 2>/dev/null || return 0
-    if [[ ! -t 1 ]]; then printf '  %s: %d s%s\n' "$1" $((SECONDS - start)) "$(progress)"; fi
+  local start=$SECONDS pause=10 before='  ' after='\n'
+  if [[ -t 1 ]]; then pause=1 before='\r\033[K' after=; fi
+  while sleep "$pause" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    printf "$before%-48s %4d s%s$after" "$1" $((SECONDS - start)) "$(progress)"
   done
 }
 
@@ -54,10 +52,23 @@ progress() {
   tail -n 200 "$log" 2>/dev/null | grep -aoE '\[ *[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test' | tail -n 1 | tr -d ' []Test' | sed 's/^/, /' || true
 }
 
-# install_python PACKAGES...: makes the environment, and installs packages there and the tools that build the package.
+# install_all GROUP PACKAGES...: installs the Debian packages of a group, and makes an environment with Python packages and
+# the tools that build our package. Each of the two keeps one processor busy, so they run at the same time. A user who
+# may not install Debian packages gets one message that names them all.
+install_all() {
+  if ((${install:-1})) && { ((EUID == 0)) || command -v sudo >/dev/null; }; then scripts/install-dependencies python; fi
+  install_python "${@:2}" >"$log.python" 2>&1 </dev/null &
+  if ((${install:-1})); then scripts/install-dependencies "$1"; fi
+  step "Python packages" finish_python $!
+}
 install_python() {
   python3 -m venv "$environment" &&
     "$environment/bin/pip" install --quiet --no-compile scikit-build-core nanobind "$@"
+}
+finish_python() {
+  wait "$1" && return
+  cat "$log.python"
+  return 1
 }
 
 # build_package: builds and installs all. -O0 takes as long as -Og, -O2 half as long again. GCC's larger heap saves a twelfth.
