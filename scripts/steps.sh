@@ -9,8 +9,8 @@ log=$(mktemp)
 trap 'if ((BASHPID == $$)); then rm -f "$log" "$log.python"; fi' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONPYCACHEPREFIX=$PWD/build/try-pycache
 
-# expect YARDSTICKS: prints how long the script will take on this machine, if nothing is built yet. It parses a header
-# for about a second, the yardstick. With two processors the script takes YARDSTICKS times as long.
+# expect YARDSTICKS: prints how long the rest of the script will take on this machine, if nothing is built yet. It parses a
+# header for about a second, the yardstick. With two processors the rest takes YARDSTICKS times as long.
 expect() {
   local start seconds
   start=$(date +%s%N)
@@ -43,7 +43,7 @@ watch() {
   local start=$SECONDS pause=10 before='  ' after='\n'
   if [[ -t 1 ]]; then pause=1 before='\r\033[K' after=; fi
   while sleep "$pause" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
-    printf "$before%-48s %4d s%s$after" "$1" $((SECONDS - start)) "$(progress)"
+    printf '%b%-48s %4d s%s%b' "$before" "$1" $((SECONDS - start)) "$(progress)" "$after"
   done
 }
 
