@@ -3,8 +3,8 @@
 
 Run it with the interpreter of an environment that holds this package, NumPy and torch. Each peer is a process in an
 environment of its own, which does one piece of work on request. The peers take turns in changing order, and bench/limits
-takes turns with them. The first turn is not counted: it compares the tensors that all peers loaded. The rows first_load
-and again_load start a new process for each turn. The output is medians with the lowest and the highest time, time / ours,
+takes turns with them. The first turn is not counted: it compares the tensors that all peers loaded. In the rows first_load
+and again_load, each turn has a new process that has only imported torch, and all turns count. The output is medians with the lowest and the highest time, time / ours,
 the fraction of the limit, CPU seconds, peak memory, and bytes read by read calls.
 
 Before it begins, the program uses the memory of the machine: it fills the page cache and frees every second piece of it, so
@@ -33,7 +33,7 @@ from comparison.files import Library
 from comparison.racing import Limits, Races, Row
 from comparison.used import used
 from comparison.worker import serve
-from comparison.works import WORKS
+from comparison.works import WORKS, Work
 
 ROOT = Path(__file__).resolve().parent.parent
 LOAD = os.getloadavg()[0]
@@ -95,10 +95,15 @@ def say(what: str) -> None:
         print(f"\r\033[K{what[:100]}", end="", file=sys.stderr, flush=True)
 
 
+def chosen(arguments: argparse.Namespace) -> list[Work]:
+    """Return the requested works."""
+    return [work for work in WORKS if not arguments.chosen or work.name in arguments.chosen]
+
+
 def race(races: Races, arguments: argparse.Namespace) -> list[Row]:
     """Do all the requested work, and print each row as soon as it is complete."""
     rows = []
-    works = [work for work in WORKS if not arguments.chosen or work.name in arguments.chosen]
+    works = chosen(arguments)
     for i, work in enumerate(works):
         row = races.race(work, say)
         rows.append(row)
@@ -155,7 +160,7 @@ def main() -> None:
         limits = Limits(program, Path(name)) if program else None
         races = Races(Path(__file__), interpreters, library, limits, arguments)
         try:
-            races.start()
+            races.start(fresh=all(work.fresh for work in chosen(arguments)))
             if "ours" in races.failed:
                 sys.exit(f"this package cannot be imported: {races.failed['ours']}")
             if races.versions["ours"] == races.versions.get("reference"):

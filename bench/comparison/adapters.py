@@ -226,10 +226,6 @@ class Ours(Reference):
     def load_new(self, paths: list[str]) -> Tensors:
         return self._new(paths)
 
-    @does("load", "auto")
-    def load_auto(self, paths: list[str]) -> Tensors:
-        return self.load(paths, "auto")
-
     @does("load", "load(cache=keep)")
     def load_past_cache(self, paths: list[str]) -> Tensors:
         return self._new(paths, cache="keep")

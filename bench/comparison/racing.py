@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,14 +139,6 @@ class Process:
         self.send(request)
         return self.receive()
 
-    def stop(self) -> None:
-        if self.process:
-            assert self.process.stdin and self.process.stdout
-            self.process.stdin.close()
-            self.process.wait()
-            self.process.stdout.close()
-        self.errors.close()
-
 
 class Limits:
     """bench/limits, as another contender."""
@@ -198,54 +190,56 @@ class Races:
         self.limits = limits
         self.bounds = bounds  # rounds of a row, seconds of a row, and slow
         self.processes = {peer: Process(script, peer, python) for peer, python in peers.items()}
+        self.unused = {peer: Process(script, peer, python) for peer, python in peers.items()}  # they only fork
         self.groups: dict[tuple[str, int], list[Process]] = {}  # by the peer and their number
         self.versions: dict[str, str] = {}
         self.failed: dict[str, str] = {}  # peers that cannot start
         self.evicted = ""
         self.made: set[tuple[str, str]] = set()
 
-    def start(self) -> None:
-        for process in self.processes.values():
-            process.launch()
-        for peer, process in self.processes.items():
+    def start(self, fresh: bool) -> None:
+        """Start each peer. fresh: whether all works need new processes."""
+        processes = self.unused if fresh else self.processes
+        launch(processes.values())
+        for peer, process in processes.items():
             reason = process.start()
             self.versions[peer] = process.version
             if reason:
                 self.failed[peer] = reason
 
     def stop(self) -> None:
-        for process in [*self.processes.values(), *(p for group in self.groups.values() for p in group)]:
-            process.stop()
+        stop([*self.processes.values(), *self.unused.values(), *(p for group in self.groups.values() for p in group)])
 
     def forget(self, name: str) -> None:
         """Remove what peers made of a set, and end the groups."""
         self.library.forget_forms(name)
         self.made = {made for made in self.made if made[0] != name}
-        for group in self.groups.values():
-            for process in group:
-                process.stop()
+        stop([process for group in self.groups.values() for process in group])
         self.groups = {}
 
-    def _forms(self, peer: str, name: str) -> list[str]:
-        # The set in the form that this peer reads; it makes that itself, while no clock runs.
-        form = ADAPTERS[peer].form
-        paths = self.library[name].form(form)
-        if form != "safetensors" and (name, form) not in self.made:
-            report = self.processes[peer].ask({"make": list(zip(self.library[name].paths, paths, strict=True))})
-            if "missing" not in report:
-                self.made.add((name, form))
-        return paths
+    def _make_forms(self, name: str, peers: list[str]) -> None:
+        # Each peer makes the form of the set that it reads, all at once, while no clock runs.
+        forms = {peer: ADAPTERS[peer].form for peer in peers}
+        makers = [peer for peer, form in forms.items() if form != "safetensors" and (name, form) not in self.made]
+        launch(self.processes[peer] for peer in makers)
+        for peer in makers:
+            made = self.library[name]
+            self.processes[peer].start()
+            self.processes[peer].send({"make": list(zip(made.paths, made.form(forms[peer]), strict=True))})
+        for peer in makers:
+            if "missing" not in self.processes[peer].receive():
+                self.made.add((name, forms[peer]))
 
     def _request(self, work: Work, result: Result, op: str, check: bool) -> Request:
-        source = op.startswith("save")
-        paths = self.library[work.data].paths if source else self._forms(result.peer, work.data)
+        form = "safetensors" if op.startswith("save") else ADAPTERS[result.peer].form
+        paths = self.library[work.data].form(form)
         return {
             "op": op,
             "variant": result.variant,
             "paths": paths,
             "args": work.args,
             "then": work.then,
-            "pretouch": int(self.library[work.data].bytes * 1.1) // work.processes,
+            "pretouch": int(self.library[work.data].bytes * (2.2 if work.cold else 1.1)) // work.processes,
             "target": str(self.library.directory / "saved"),
             "check": check,
         }
@@ -272,8 +266,7 @@ class Races:
         free = available()
         if needs > free:
             return {"missing": f"needs {files.human(needs)} of memory, {files.human(free)} are free"}
-        for process in group:
-            process.launch()
+        launch(group)
         for process in group:
             before = process.ask({})
             if "missing" in before:
@@ -309,8 +302,6 @@ class Races:
 
     def _turn(self, work: Work, result: Result, op: str, check: bool) -> Report:
         request = self._request(work, result, op, check)
-        if work.fresh:
-            del request["pretouch"]
         if work.cold or work.again:
             try:
                 self.evicted = files.evict(request["paths"])
@@ -320,42 +311,42 @@ class Races:
             return self._group(work, result, request)
         if not work.fresh:
             return self.processes[result.peer].ask(request)
-        report: Report = {}
-        for _ in range(2 if work.again else 1):
-            process = Process(self.script, result.peer, self.pythons[result.peer])
-            report = process.ask(request)
-            process.stop()
-        return report
+        return [self.unused[result.peer].ask(request | {"fork": True}) for _ in range(2 if work.again else 1)][-1]
 
     def race(self, work: Work, say: Callable[[str], None]) -> Row:
-        """Let everybody do the work, in turns of changing order; the first turn only warms up and is checked."""
+        """Let everybody do the work, in turns of changing order. The first turn is checked, and counted if each has a new process."""
         made = self.library[work.data]
         row = Row(work, work.says.format(**made.words()), made.bytes)
         entered = self._contenders(work)
+        if not work.name.startswith("save"):
+            self._make_forms(work.data, list(dict.fromkeys(result.peer for result, _ in entered)))
+        if work.fresh:
+            launch(self.unused[result.peer] for result, _ in entered)
         reports: dict[str, list[Report]] = {result.label: [] for result, _ in entered}
         digests: dict[str, object] = {}
         limit = self._limit(work, row)
         limits: list[Report] = []
         slow: set[str] = set()
         end = time.monotonic() + self.bounds.seconds
-        for turn in range(self.bounds.rounds + 1):
-            if turn > 1 and time.monotonic() > end:
+        counted = 0 if work.fresh else 1  # the first turn that is
+        for turn in range(self.bounds.rounds + counted):
+            if turn > counted and time.monotonic() > end:
                 break
             for result, op in random.sample(entered, len(entered)):
-                if result.missing or (result.label in slow and turn > 1):
+                if result.missing or (result.label in slow and turn > counted):
                     continue
                 say(f"{work.name}: {result.label}, {turn}/{self.bounds.rounds}")
                 report = self._turn(work, result, op, turn == 0)
                 result.missing = str(report.get("missing", ""))
                 if result.missing:
                     continue
-                if turn > 0:
+                if turn >= counted:
                     reports[result.label].append(report)
-                    continue
-                digests[result.label] = report.pop("digest", None)
-                if report["seconds"] > self.bounds.slow:
-                    slow.add(result.label)
-            if limit and turn > 0:
+                if turn == 0:
+                    digests[result.label] = report.pop("digest", None)
+                    if report["seconds"] > self.bounds.slow:
+                        slow.add(result.label)
+            if limit and turn >= counted:
                 limits.append(limit())
         different = others(digests)
         for result, _ in entered:
@@ -380,6 +371,22 @@ class Races:
         made = self.library["model" if work.data == "shards" else work.data]
         size = made.header if isinstance(work.part, str) else made.bytes * work.part
         return self.limits.chosen_for(row, work.limits, size, made.paths[0])
+
+
+def launch(processes: Iterable[Process]) -> None:
+    """Begin to start all of them."""
+    for process in processes:
+        process.launch()
+
+
+def stop(processes: Sequence[Process]) -> None:
+    """Stop all of them at once."""
+    running = [process.process for process in processes if process.process]
+    for each in running:
+        assert each.stdin
+        each.stdin.close()
+    for each in running:
+        each.wait()
 
 
 def others(digests: dict[str, object]) -> list[str]:

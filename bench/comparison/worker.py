@@ -177,4 +177,11 @@ def serve(peer: str) -> None:
     worker = Worker(adapter, ready)
     tell({"version": adapter.version()})
     for line in iter(sys.stdin.readline, ""):
-        tell(worker.answer(json.loads(line)))
+        request = json.loads(line)
+        if "fork" not in request:
+            tell(worker.answer(request))
+        elif (child := os.fork()) == 0:  # a new process, which need not import torch again
+            tell(worker.answer(request))
+            os._exit(0)
+        elif code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            tell({"missing": f"ended with {code}"})

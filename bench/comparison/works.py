@@ -38,7 +38,7 @@ class Work:
     cold: bool = False
     processes: int = 1  # more: each with its own rank
     again: bool = False  # in a new process, after another one did it with the files cold
-    fresh: bool = False  # in a new process; the memory is not touched before
+    fresh: bool = False  # each turn in a new process, which has imported nothing but torch
     gates: tuple[Gate, ...] = ()
 
 
