@@ -82,7 +82,7 @@ class Ways:
         import torch.distributed.checkpoint as dcp
         from safetensors.distributed import StorageReader
 
-        dcp.load(self.state, storage_reader=StorageReader(self.folder, threads=1))
+        dcp.load(self.state, storage_reader=StorageReader(self.folder))
 
     def limit(self) -> None:
         for file, parts in self.places.items():
@@ -97,7 +97,7 @@ class Ways:
     def load_sharded(self) -> None:
         from safetensors.distributed import load_sharded
 
-        load_sharded(self.state, self.folder, threads=1)
+        load_sharded(self.state, self.folder)
 
     def dcp(self, threads: int = 1) -> None:
         import torch.distributed.checkpoint as dcp
