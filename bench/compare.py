@@ -33,7 +33,7 @@ from comparison.files import Library
 from comparison.racing import Limits, Races, Row
 from comparison.used import used
 from comparison.worker import serve
-from comparison.works import WORKS, Work
+from comparison.works import WORKS
 
 ROOT = Path(__file__).resolve().parent.parent
 LOAD = os.getloadavg()[0]
@@ -57,8 +57,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--csv", metavar="FILE", default=results, help="write all results here (default: in bench/results)")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    arguments.chosen = list(filter(None, arguments.only.split(",")))
-    unknown = set(arguments.chosen) - {work.name for work in WORKS}
+    chosen = set(filter(None, arguments.only.split(",")))
+    arguments.works = [work for work in WORKS if not chosen or work.name in chosen]
+    unknown = chosen - {work.name for work in WORKS}
     if unknown:
         parser.error(f"no work is called {', '.join(sorted(unknown))}")
     for each in arguments.peer:
@@ -95,15 +96,10 @@ def say(what: str) -> None:
         print(f"\r\033[K{what[:100]}", end="", file=sys.stderr, flush=True)
 
 
-def chosen(arguments: argparse.Namespace) -> list[Work]:
-    """Return the requested works."""
-    return [work for work in WORKS if not arguments.chosen or work.name in arguments.chosen]
-
-
 def race(races: Races, arguments: argparse.Namespace) -> list[Row]:
     """Do all the requested work, and print each row as soon as it is complete."""
     rows = []
-    works = chosen(arguments)
+    works = arguments.works
     for i, work in enumerate(works):
         row = races.race(work, say)
         rows.append(row)
@@ -160,7 +156,7 @@ def main() -> None:
         limits = Limits(program, Path(name)) if program else None
         races = Races(Path(__file__), interpreters, library, limits, arguments)
         try:
-            races.start(fresh=all(work.fresh for work in chosen(arguments)))
+            races.start(fresh=all(work.fresh for work in arguments.works))
             if "ours" in races.failed:
                 sys.exit(f"this package cannot be imported: {races.failed['ours']}")
             if races.versions["ours"] == races.versions.get("reference"):

@@ -18,7 +18,7 @@ from typing import Any
 from . import files
 from .adapters import ADAPTERS
 from .used import available
-from .worker import Report, Request
+from .worker import Report, Request, pretouch
 from .works import Work
 
 GROUP_PEERS = ("ours", "reference", "torch")  # eight processes of each are alive at once
@@ -151,6 +151,8 @@ class Limits:
     def _run(self, only: str, size: float, path: str, rounds: int) -> list[dict[str, Any]]:
         command = [self.program, "--json", "--only", only, "--size", repr(size / files.MIB), "--rounds", str(rounds)]
         command += ["--directory", str(self.directory), "--file", path]
+        files.warm(path)  # a limit that needs a cold file evicts it
+        pretouch(int(size * 2.2))
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
