@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -219,18 +220,22 @@ class Races:
         stop([process for group in self.groups.values() for process in group])
         self.groups = {}
 
-    def _make_forms(self, name: str, peers: list[str]) -> None:
-        # Each peer makes the form of the set that it reads, all at once, while no clock runs.
+    def _make_forms(self, name: str, peers: list[str]) -> dict[str, str]:
+        # Each peer makes the form of the set that it reads, all at once, while no clock runs. Returns why peers could not.
         forms = {peer: ADAPTERS[peer].form for peer in peers}
         makers = [peer for peer, form in forms.items() if form != "safetensors" and (name, form) not in self.made]
         launch(self.processes[peer] for peer in makers)
-        for peer in makers:
-            made = self.library[name]
-            self.processes[peer].start()
+        failed = {peer: reason for peer in makers if (reason := self.processes[peer].start())}
+        made = self.library[name]
+        for peer in (makers := [peer for peer in makers if peer not in failed]):
             self.processes[peer].send({"make": list(zip(made.paths, made.form(forms[peer]), strict=True))})
         for peer in makers:
-            if "missing" not in self.processes[peer].receive():
+            if reason := str(self.processes[peer].receive().get("missing", "")):
+                failed[peer] = reason
+            else:
                 self.made.add((name, forms[peer]))
+        os.sync()  # no turn waits for what they wrote
+        return failed
 
     def _request(self, work: Work, result: Result, op: str, check: bool) -> Request:
         form = "safetensors" if op.startswith("save") else ADAPTERS[result.peer].form
@@ -241,7 +246,7 @@ class Races:
             "paths": paths,
             "args": work.args,
             "then": work.then,
-            "pretouch": int(self.library[work.data].bytes * (2.2 if work.cold else 1.1)) // work.processes,
+            "pretouch": int(self.library[work.data].bytes * (2.2 if work.cold or work.again else 1.1)) // work.processes,
             "target": str(self.library.directory / "saved"),
             "check": check,
         }
@@ -316,21 +321,25 @@ class Races:
         return [self.unused[result.peer].ask(request | {"fork": True}) for _ in range(2 if work.again else 1)][-1]
 
     def race(self, work: Work, say: Callable[[str], None]) -> Row:
-        """Let everybody do the work, in turns of changing order. The first turn is checked, and counted if each has a new process."""
+        """Let everybody do the work, in turns of changing order. The first turn is checked. It counts only if each turn has a new process."""
         made = self.library[work.data]
         row = Row(work, work.says.format(**made.words()), made.bytes)
         entered = self._contenders(work)
-        if not work.name.startswith("save"):
-            self._make_forms(work.data, list(dict.fromkeys(result.peer for result, _ in entered)))
+        peers = list(dict.fromkeys(result.peer for result, op in entered if not op.startswith("save")))
+        failed = self._make_forms(work.data, peers)
+        for result, _ in entered:
+            result.missing = failed.get(result.peer, "")
         if work.fresh:
-            launch(self.unused[result.peer] for result, _ in entered)
+            launch(self.unused[peer] for peer in peers)
+            for peer in peers:
+                self.unused[peer].start()  # no turn runs while another peer imports torch
         reports: dict[str, list[Report]] = {result.label: [] for result, _ in entered}
         digests: dict[str, object] = {}
         limit = self._limit(work, row)
         limits: list[Report] = []
         slow: set[str] = set()
         end = time.monotonic() + self.bounds.seconds
-        counted = 0 if work.fresh else 1  # the first turn that is
+        counted = 0 if work.fresh else 1  # the first turn that counts
         for turn in range(self.bounds.rounds + counted):
             if turn > counted and time.monotonic() > end:
                 break
@@ -386,7 +395,8 @@ def stop(processes: Sequence[Process]) -> None:
     running = [process.process for process in processes if process.process]
     for each in running:
         assert each.stdin
-        each.stdin.close()
+        with suppress(BrokenPipeError):
+            each.stdin.close()
     for each in running:
         each.wait()
 

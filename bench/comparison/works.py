@@ -38,7 +38,7 @@ class Work:
     cold: bool = False
     processes: int = 1  # more: each with its own rank
     again: bool = False  # in a new process, after another one did it with the files cold
-    fresh: bool = False  # each turn in a new process, which has imported nothing but torch
+    fresh: bool = False  # each turn in a new process, which has imported only torch or NumPy
     gates: tuple[Gate, ...] = ()
 
 
