@@ -3,9 +3,9 @@
 
 Run it with the interpreter of an environment that holds this package, NumPy and torch. Each peer is a process in an
 environment of its own, which does one piece of work on request. The peers take turns in changing order, and bench/limits
-takes turns with them. The first turn is not counted: it compares the tensors that all peers loaded. In the rows first_load
-and again_load, each turn has a new process that has only imported torch or NumPy, and all turns count. The output is medians with the lowest and the highest time, time / ours,
-the fraction of the limit, CPU seconds, peak memory, and bytes read by read calls.
+takes turns with them. The first turn compares the tensors that all peers loaded, and does not count. In the rows first_load
+and again_load, each turn has a new process that has only imported torch or NumPy, and all turns count. The output is medians
+with the lowest and the highest time, time / ours, the fraction of the limit, CPU seconds, peak memory, and bytes read.
 
 Before it begins, the program uses the memory of the machine: it fills the page cache and frees every second piece of it, so
 huge pages are scarce, as after hours of work. --fresh leaves that out. If our own times of a row differ by more than

@@ -152,7 +152,6 @@ class Limits:
     def _run(self, only: str, size: float, path: str, rounds: int) -> list[dict[str, Any]]:
         command = [self.program, "--json", "--only", only, "--size", repr(size / files.MIB), "--rounds", str(rounds)]
         command += ["--directory", str(self.directory), "--file", path]
-        files.warm(path)  # a limit that needs a cold file evicts it
         pretouch(int(size * 2.2))
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -193,7 +192,7 @@ class Races:
         self.limits = limits
         self.bounds = bounds  # rounds of a row, seconds of a row, and slow
         self.processes = {peer: Process(script, peer, python) for peer, python in peers.items()}
-        self.unused = {peer: Process(script, peer, python) for peer, python in peers.items()}  # they only fork
+        self.unused = {peer: Process(script, peer, python) for peer, python in peers.items()}  # fresh turns are forks of them
         self.groups: dict[tuple[str, int], list[Process]] = {}  # by the peer and their number
         self.versions: dict[str, str] = {}
         self.failed: dict[str, str] = {}  # peers that cannot start
@@ -221,7 +220,7 @@ class Races:
         self.groups = {}
 
     def _make_forms(self, name: str, peers: list[str]) -> dict[str, str]:
-        # Each peer makes the form of the set that it reads, all at once, while no clock runs. Returns why peers could not.
+        # All peers make their own files of the set, at the same time. Returns the error of each peer that cannot do it.
         forms = {peer: ADAPTERS[peer].form for peer in peers}
         makers = [peer for peer, form in forms.items() if form != "safetensors" and (name, form) not in self.made]
         launch(self.processes[peer] for peer in makers)
@@ -234,7 +233,7 @@ class Races:
                 failed[peer] = reason
             else:
                 self.made.add((name, forms[peer]))
-        os.sync()  # no turn waits for what they wrote
+        os.sync()  # the system writes the new files now, not during a turn
         return failed
 
     def _request(self, work: Work, result: Result, op: str, check: bool) -> Request:
@@ -320,11 +319,8 @@ class Races:
             return self.processes[result.peer].ask(request)
         return [self.unused[result.peer].ask(request | {"fork": True}) for _ in range(2 if work.again else 1)][-1]
 
-    def race(self, work: Work, say: Callable[[str], None]) -> Row:
-        """Let everybody do the work, in turns of changing order. The first turn is checked. It counts only if each turn has a new process."""
-        made = self.library[work.data]
-        row = Row(work, work.says.format(**made.words()), made.bytes)
-        entered = self._contenders(work)
+    def _prepare(self, work: Work, entered: list[tuple[Result, str]]) -> None:
+        # Makes the files and starts the processes of a row, so that this is over before the first turn.
         peers = list(dict.fromkeys(result.peer for result, op in entered if not op.startswith("save")))
         failed = self._make_forms(work.data, peers)
         for result, _ in entered:
@@ -332,7 +328,14 @@ class Races:
         if work.fresh:
             launch(self.unused[peer] for peer in peers)
             for peer in peers:
-                self.unused[peer].start()  # no turn runs while another peer imports torch
+                self.unused[peer].start()
+
+    def race(self, work: Work, say: Callable[[str], None]) -> Row:
+        """Let all peers do the work, in turns of changing order. The first turn counts only if each turn has a new process."""
+        made = self.library[work.data]
+        row = Row(work, work.says.format(**made.words()), made.bytes)
+        entered = self._contenders(work)
+        self._prepare(work, entered)
         reports: dict[str, list[Report]] = {result.label: [] for result, _ in entered}
         digests: dict[str, object] = {}
         limit = self._limit(work, row)
@@ -380,6 +383,8 @@ class Races:
         if not work.limits or not self.limits:
             return None
         made = self.library["model" if work.data == "shards" else work.data]
+        if not work.cold:
+            files.warm(made.paths[0])
         size = made.header if isinstance(work.part, str) else made.bytes * work.part
         return self.limits.chosen_for(row, work.limits, size, made.paths[0])
 
