@@ -29,6 +29,19 @@ std::pair<file::PieceRange, file::PieceRange> halves(file::PieceRange pieces, st
   return {{pieces.first, count}, {pieces.first + count, pieces.count - count}};
 }
 
+// Provides the huge pages that begin in a range of a result, up to the end of the result. The page in which the range
+// begins is left to the thread that writes the bytes before it: if two threads asked for it at once, both would clear
+// one. The range may go on in the results that follow.
+void provide(std::byte* result, std::uint64_t result_size, std::uint64_t offset, std::uint64_t size) noexcept {
+  const std::uint64_t phase = reinterpret_cast<std::uintptr_t>(result) % os::kHugePage;
+  const auto up = [&](std::uint64_t at) {
+    return std::min((at + phase + os::kHugePage - 1) / os::kHugePage * os::kHugePage - phase, result_size);
+  };
+  const std::uint64_t begin = offset == 0 ? 0 : up(offset);
+  const std::uint64_t end = std::max(offset + size, up(offset + size));
+  if (begin < end) os::provide_untouched({result + begin, static_cast<std::size_t>(end - begin)});
+}
+
 std::size_t bytes_of(const Item& item, file::PieceRange pieces) {
   return static_cast<std::size_t>(pieces.count * detail::Access<ResolvedSlice>::piece_size(*item.slice));
 }
@@ -247,7 +260,7 @@ Status Worker::cast(std::size_t index, std::uint64_t item_offset, std::span<cons
 std::byte* Worker::destination(std::size_t index, std::uint64_t offset, std::size_t size) {
   const Slot& slot = run_.slots[index];
   if (slot.ring == nullptr) {
-    os::provide_untouched({slot.memory + offset, size});
+    provide(slot.memory, run_.items[index].size, offset, size);
     return slot.memory + offset;
   }
   parts_.push_back({pinned_used_, size, run_.items[index].address() + offset});

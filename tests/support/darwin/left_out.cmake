@@ -12,6 +12,7 @@ set(left_out
   os/leased_map_test.cpp              # leases
   os/page_size_test.cpp               # replaces sysconf() and mmap()
   os/residency_test.cpp               # the share of a file in the page cache
+  plan/provided_pages_test.cpp        # madvise() and mincore()
   plan/read_plan_report_test.cpp      # filters of system calls
   write/checkpoint_crash_test.cpp     # traces a child, and kills it before each system call
   write/leftovers_test.cpp

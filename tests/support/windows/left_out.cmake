@@ -18,6 +18,7 @@ set(left_out
   os/residency_test.cpp               # the share of a file in the page cache
   os/signals_test.cpp                 # signals
   file/checkpoint_files_test.cpp      # limits of descriptors
+  plan/provided_pages_test.cpp        # madvise() and mincore()
   plan/read_plan_report_test.cpp      # filters of system calls
   plan/stream_fork_test.cpp           # fork()
   write/checkpoint_crash_test.cpp     # traces a child, and kills it before each system call
