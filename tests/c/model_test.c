@@ -106,7 +106,7 @@ static void reading(void) {
   request.destination = read;
   request.destination_size = sizeof read;
   GOOD(safetensors_model_read(model, "weight", NUL, &request, NULL, &error));
-  CHECK(read[0] == 2 && read[1] == 5);
+  CHECK(is_big_endian() || (read[0] == 2 && read[1] == 5));
   request.destination_size = 0;
   FAILS(safetensors_model_read(model, "weight", NUL, &request, NULL, &error), BUFFER_SIZE);
   SAYS("tensor `weight`: the result has 16 bytes, the destination 0");

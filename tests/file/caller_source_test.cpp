@@ -141,7 +141,7 @@ const std::vector<std::pair<const char*, std::function<Status(const File&)>>>& w
       {"open", [](const File&) { return Status(); }},
       {"view", [](const File& file) { return status_of(tensor(file, "a").view()); }},
       {"view_file", [](const File& file) { return status_of(file.view()); }},
-      {"get", [](const File& file) { return status_of(file.get<float>("a")); }},
+      {"get", [](const File& file) { return test::kBigEndian ? Status() : status_of(file.get<float>("a")); }},
       {"read", [](const File& file) { return status_of(tensor(file, "b").read()); }},
       {"read_slice", [](const File& file) { return status_of(tensor(file, "a").read(":,1")); }},
       {"read_as", [](const File& file) { return status_of(tensor(file, "a").read_as<double>()); }},

@@ -17,7 +17,7 @@ LIMITS = {"dtype.h": 500, "error.h": 800, "file.h": 3000, "read_plan.h": 3200, "
 def lines(compiler, headers, *options):
     source = "".join(f"#include <{header}>\n" for header in headers)
     result = subprocess.run(
-        [compiler, "-std=c++17", "-E", "-P", "-x", "c++", *options, "-"],
+        [compiler, "-std=c++17", "-DSAFETENSORS_LITTLE_ENDIAN_BYTES", "-E", "-P", "-x", "c++", *options, "-"],
         input=source, capture_output=True, check=True, text=True, timeout=300,
     )
     return sum(1 for line in result.stdout.splitlines() if line.strip())
